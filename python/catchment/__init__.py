@@ -30,16 +30,16 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
     """Joins the job that this program was started for; returns a Worker. Call it once.
 
     parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
-    values. All workers must have the same names and shapes. The job's initial weights are these of the first time
-    that the program is run, whatever another worker has.
-    train_samples: how many samples the program's training set has; the job assigns them by their index. For a stream, or
-    samples that each worker has for itself, those that all workers together train in an epoch: the job only counts them.
-    test_samples: how many its test set has; 0: there is none, and the job has no evaluator.
-    device: for people, in the job's status.
+    values. All workers must have the same names and shapes. The job's initial weights are those of the program's first
+    run; the values of other workers are ignored.
+    train_samples: the size of the training set, whose samples the job assigns by index. For a stream, or if each worker
+    has its own samples: the number that all workers together train in an epoch. The job then only counts samples.
+    test_samples: the size of the test set; 0: there is none, and the job has no evaluator.
+    device: shown in the job's status.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts
     a worker of that job.
 
-    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
     model or its data are not the job's.
     """
     arrays = {name: _as_floats(value) for name, value in parameters.items()}
@@ -52,14 +52,13 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
 
 
 class Worker(Position):
-    """This program's place in the job. Arrays are NumPy's, or memoryviews where NumPy is not installed.
+    """This program's place in the job. Arrays are NumPy's, or memoryviews if NumPy is not installed.
 
     job, index, batch_size, seed, evaluates, steps, progress, epoch, log(), leave(): as Position has them (_position.py).
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.
 
-    Weights are the job's while a minibatch is under way, and are only to be read. When the job is done, they are its
-    final ones.
+    Weights are read-only, and valid while a minibatch is in progress. When the job is done, they are its final weights.
     """
 
     def __init__(self, attachment):
@@ -93,7 +92,7 @@ class Worker(Position):
             if self._attachment.stopped:
                 return
             if self._under_way and self._attachment.step == step:
-                raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch" % step)
+                raise RuntimeError("step %d was skipped: call worker.step(loss) once for each minibatch" % step)
 
     def _begin_step(self):
         """Waits for the weights of the next step that counts. Returns False when the job is over."""

@@ -1,6 +1,6 @@
-"""A program's half of proto/attach.proto: the socket, the shared memory and the state of the step under way.
+"""A program's half of proto/attach.proto: the socket, the shared memory and the state of the current step.
 
-Nothing of it is for users; catchment.Worker and catchment.torch.Worker are.
+Internal: users have catchment.Worker and catchment.torch.Worker.
 """
 import atexit
 import errno
@@ -19,11 +19,11 @@ _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dime
 
 _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
-_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, such as the last one of an epoch may be: set a "
+_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may have: set a "
                "batch_size that does not leave one, or last_minibatch to DROP or MERGE")
 
-_SHADOWS = ("the statistic %s of a batch norm is a parameter of the model, too, which it would replace in files of "
-            "weights: make it a buffer, as batch norm has it")
+_SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in files of "
+            "weights: make it a buffer, as batch norm does")
 
 _REPLACED_SECONDS = 5
 _current = None  # the attachment to a worker that this program has started
@@ -57,8 +57,8 @@ class Attachment:
         self._replace_previous()
 
     def _replace_previous(self):
-        """Ends the worker of an earlier join(master=...), such as the same cell of a notebook: others would wait for
-        it. That is done last, so that a job with this worker alone always has one."""
+        """Ends the worker of an earlier join(master=...), such as of the same notebook cell, because others would wait
+        for it. Called after the new worker has joined, so that a job with a single worker always has one."""
         global _current
         if self._worker is None:
             return
@@ -73,11 +73,11 @@ class Attachment:
     # ------------------------------------------------------------------------------------------------- training
 
     def next_step(self):
-        """Goes to the next step, without waiting for it."""
+        """Advances to the next step, without waiting for it."""
         self.step += 1
 
     def await_begin(self):
-        """Waits until the step has begun. Returns whether it counts; no more is to be sent for one that does not."""
+        """Waits until the step has begun. Returns whether it counts; send nothing more for one that does not."""
         while self.begun < self.step and not self.stopped:
             self._read()
         return self.begun == self.step and not self.stopped
@@ -102,7 +102,7 @@ class Attachment:
         self.await_stop()
 
     def final(self, begin):
-        """Says that the gradient is final from value `begin` on."""
+        """Announces that the gradient is final from value `begin` to its end."""
         self._send("final", {"begin": begin})
 
     def done(self, loss, correct):
@@ -159,7 +159,7 @@ class Attachment:
                 self._read()
 
     def fail(self, why):
-        """Tells the daemon why the program ends, as far as it still listens."""
+        """Tells the daemon why the program ends, if it still listens."""
         try:
             self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": why[:10000]}))
         except OSError:
@@ -199,7 +199,7 @@ class Attachment:
 
 
 def describe_only():
-    """Returns the directory that a description is to be written to; None: the program is to train."""
+    """Returns the directory for a description; None if the program should train."""
     return os.environ.get("CATCHMENT_DESCRIBE")
 
 
@@ -210,7 +210,7 @@ def describe(directory, tensors, values, train_samples, test_samples, local_step
 
 
 def end_program():
-    """Ends the program also where SystemExit would not: in a thread, or under code that catches it."""
+    """Ends the program even where SystemExit would not: in a thread, or under code that catches it."""
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()
@@ -236,7 +236,7 @@ def _is_out_of_memory(kind, value):
 
 
 def _report_exceptions(attachment):
-    """Has the worker's log name an exception that ends the program. At an interpreter's prompt none does."""
+    """Makes the worker's log name an exception that ends the program. At an interpreter's prompt none does."""
     last, program = sys.excepthook, os.getpid()
 
     def hook(kind, value, traceback):

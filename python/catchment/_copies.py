@@ -40,7 +40,7 @@ class HostCopies:
         assign(parameter.tensor, parameter.weights.to(parameter.tensor.device))
 
     def wait_for(self, values):
-        """Has computations that begin from now on wait for the parameters among the first `values`."""
+        """Makes later computations wait for the parameters among the first `values`."""
 
     def take(self, parameter, gradient):
         """Begins to copy a gradient to the shared memory."""
@@ -74,7 +74,7 @@ class CudaCopies(HostCopies):
                           "may be too low" % failures[0])
 
     def _pin(self, memory):
-        """Returns why it is not possible; None: it is pinned."""
+        """Returns why pinning failed; None if it succeeded."""
         try:
             cudart = self._cuda.cudart()
             result = cudart.cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0)

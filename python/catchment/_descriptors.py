@@ -21,14 +21,13 @@ _END_SECONDS = 60
 _NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
                 "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
                 "or give join() the master of a running job, master=\"HOST:PORT\"")
-_NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is neither in this package nor on the PATH; "
+_NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on the PATH; "
               "install the wheel, or set PATH")
-_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has joined "
-                 "already; if the program has several processes, give join() their process group, "
+_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has already joined; if the program has several processes, give join() their process group, "
                  "group=torch.distributed.group.WORLD")
 _OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; start worker "
                "and program as the same user")
-_JOINED_BEFORE = ("join() was called before in this program, and a program is one worker of one job; to train two models "
+_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to train two models "
                   "together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
                   "cross-validation, start a job for each")
 
@@ -36,7 +35,7 @@ _joined = False  # a worker that started this program
 
 
 def find(master=None):
-    """Returns the descriptors and the StartedWorker that they are from, None if a worker started this program."""
+    """Returns the descriptors and the StartedWorker that shares them; None instead if a worker started this program."""
     global _joined
     inherited = os.environ.pop("CATCHMENT_ATTACH", None)
     address = os.environ.pop("CATCHMENT_ATTACH_ADDRESS", None)
@@ -88,10 +87,10 @@ def _receive(address):
 
 
 class StartedWorker:
-    """A worker of the job at `master`, as a child of this process, which it is attached to.
+    """A worker of the job at `master`, as a child of this process and attached to it.
 
-    In place of a program the worker starts a shell. It writes down the address of the worker's descriptors, and lives
-    as long as this process, or until `end`: it reads from a named pipe that this process has open for writing.
+    Instead of a program the worker starts a shell, which records the address of the worker's descriptors. The shell
+    runs as long as this process, or until `end`: it reads from a named pipe that this process holds open for writing.
     """
 
     def __init__(self, master):
@@ -124,13 +123,12 @@ class StartedWorker:
                     return line[:-1]
             code = self._process.poll()
             if code is not None:
-                raise RuntimeError("catchment_worker, which join(master=...) has started, ended with exit code %d; its "
+                raise RuntimeError("catchment_worker, started by join(master=...), ended with exit code %d; its "
                                    "log says why" % code)
             time.sleep(_PAUSE_SECONDS)
 
     def end(self, seconds=_END_SECONDS):
-        """Lets the worker end, which has no further use for this process, and waits until it has; it is killed after
-        `seconds`."""
+        """Lets the worker end, and waits for it; kills it after `seconds`."""
         if self._alive is None:
             return
         os.write(self._alive, b"\n")

@@ -1,4 +1,4 @@
-"""A step as one call that returns the next weights, for frameworks that make it inside of a compiled step."""
+"""A step as one call that returns the next weights, for frameworks that make it inside a compiled step."""
 import numpy
 
 from . import Worker
@@ -7,8 +7,8 @@ from . import Worker
 class ExchangingWorker(Worker):
     """A worker of arrays, whose `_exchange` may be called from within a compiled step.
 
-    An exception there would reach the program late, or as another one. So `_exchange` raises none: `_settle`, which the
-    program's own thread calls, does.
+    An exception there would reach the program late, or as a different one. So `_exchange` raises none; `_settle`, which
+    the program's own thread calls, raises it instead.
     """
 
     def __init__(self, attachment):
@@ -16,20 +16,20 @@ class ExchangingWorker(Worker):
         self._failure = None
 
     def minibatches(self, stream=None):
-        """Yields the samples of each minibatch that this worker is to train, as indices into the training set or, of a
-        stream, as a list, until the job is over. A step, or a call of the optimizer, belongs to each."""
+        """Yields the samples of each minibatch of this worker, as indices into the training set or, for a stream, as a
+        list, until the job is over. Make a step, or call the optimizer, once for each."""
         for samples in super().minibatches(stream):
             yield samples
             self._settle()
 
     def _settle(self):
-        """Waits until the steps that were begun are complete. Raises the exception of one that failed."""
+        """Waits until all started steps are complete. Raises the exception of one that failed."""
         self._await_steps()
         if self._failure is not None:
             raise self._failure
 
     def _await_steps(self):
-        """Blocks until what the framework computes in the background is done."""
+        """Blocks until the framework's background computations are done."""
 
     def _exchange(self, loss, gradients):
         """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if the job is

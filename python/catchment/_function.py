@@ -13,8 +13,8 @@ import shlex
 import sys
 import types
 
-_TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() by itself, and reads its data"
-_NEEDS = ("%s() uses %s, which it does not define itself, and the worker's process does not have: install cloudpickle, "
+_TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
+_NEEDS = ("%s() uses %s, which it does not define, and which the worker's process lacks: install cloudpickle, "
           "which copies such values, or define them inside the function (modules may be imported outside)")
 _NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the function into a file, "
                "and give its path")
@@ -57,7 +57,7 @@ def _is_importable(function):
 
 
 class _Code:
-    """A function that needs nothing from outside but modules. The interpreter that runs it is the same."""
+    """A function that needs nothing from outside except modules. The same interpreter runs it."""
 
     def __init__(self, function):
         code = function.__code__

@@ -20,7 +20,7 @@ _PATIENCE = datetime.timedelta(days=365)
 class GroupAttachment:
     """What _attachment.Attachment is, for each rank of a group. All ranks call the same methods in the same order.
 
-    attach: makes rank 0's Attachment. Whatever it, or a later call, raises on rank 0 is raised on every rank.
+    attach: makes rank 0's Attachment. Exceptions of this or a later call on rank 0 are raised on every rank.
     """
 
     def __init__(self, group, attach):
@@ -91,7 +91,7 @@ class GroupAttachment:
             self._attachment.next_step()
 
     def await_weights(self, values):
-        """Waits for all of the step's weights, whatever `values` is."""
+        """Waits for all of the step's weights, regardless of `values`."""
         counts, self.begun, self.stopped, has_result, about, changes = self._from_first(self._await_step)
         self.progress, self.epoch, self.learning_rate = about
         self.plan.write(changes)

@@ -10,19 +10,18 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from . import _stream
 
 
-_BATCHED = ("these are whole minibatches of the job's batch_size, and the DataLoader puts several of them together: give "
+_BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of them: give "
             "it batch_size=None")
-_OWN_BATCH = "loader() yields whole minibatches of the job's batch_size, and takes no %s: set batch_size in the job"
-_LEFT_OUT = ("step %d was left out: call worker.step(loss) once for each minibatch; a loop may look one minibatch ahead, not "
-             "more; a DataLoader needs batch_size=None, and one with num_workers loads further minibatches meanwhile")
+_OWN_BATCH = "loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set batch_size in the job"
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
 _AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 
 
 class Minibatches(IterableDataset):
-    """The minibatches that the job assigns to this worker, from its present step on and until the job is over; in a
-    process group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns.
-    read: makes a list of samples of their indices; None if a stream has ended."""
+    """The minibatches that the job assigns to this worker, from its current step until the job is over; in a process
+    group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns.
+    read: returns the list of samples for a list of indices; None if a stream has ended."""
 
     def __init__(self, read, collate, attachment, handed):
         self._read, self._collate, self._plan = read, collate, attachment.plan
@@ -84,8 +83,8 @@ class Minibatches(IterableDataset):
 
 
 def reader(data, counted, attachment):
-    """Returns what Minibatches reads samples with. counted: whether samples with an index are this worker's own, and the
-    job counts them."""
+    """Returns the reader of samples for Minibatches. counted: whether samples with an index are this worker's own, so
+    the job only counts them."""
     if not is_indexed(data):
         return functools.partial(_take, _stream.Stream(data))
     if counted:
@@ -102,7 +101,7 @@ def _take(stream, indices):
 
 
 class _OwnSamples:
-    """A worker's own samples in another random order in each pass. Processes of a DataLoader or a group share them."""
+    """A worker's own samples, in a new random order in each pass. Processes of a DataLoader or a group share them."""
 
     def __init__(self, data, attachment):
         welcome = attachment.welcome or {}
@@ -129,11 +128,11 @@ def _read(data, indices):
 
 
 class Handed(collections.deque):
-    """The minibatches that the main thread has received and not ended by a step; of each, whether it is one.
+    """The minibatches that the main thread has received and not ended by a step; for each, whether it is real.
 
-    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step of the one
-    before. That may be the job's last, which is only known after its step. So if no other minibatch is planned, the loop
-    is given the last one again, and the step of this placeholder is left out.
+    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step of the
+    previous one, which may be the job's last; that is only known after its step. So if no other minibatch is planned,
+    the loop gets the last one again, and the step of this placeholder is skipped.
     """
 
     def check(self, step):
@@ -174,13 +173,13 @@ class _Position:
 
 
 def own_part(samples, rank, size):
-    """Returns a rank's samples of a minibatch. All ranks have equally many: where the minibatch cannot be divided, its
-    first samples are repeated."""
+    """Returns a rank's samples of a minibatch. All ranks have equally many: if the minibatch cannot be divided equally,
+    its first samples are repeated."""
     return [samples[(index * size + rank) % len(samples)] for index in range(-(-len(samples) // size))]
 
 
 class NoMinibatches(IterableDataset):
-    """Those of an evaluator's program."""
+    """The minibatches of an evaluator's program: none."""
 
     def __iter__(self):
         return iter(())

@@ -10,7 +10,7 @@ _losses = []  # of the backward passes since the last step
 
 
 def _watch_losses():
-    """Begins to note on which values this program calls backward."""
+    """Starts recording the values on which this program calls backward."""
     backward = torch.Tensor.backward
     if hasattr(backward, "__wrapped__"):
         return
@@ -30,8 +30,8 @@ def forget_losses():
 
 
 class Optimizer(torch.optim.Optimizer):
-    """step() is worker.step(loss), with what the closure returns, or else the sum of the values on which the program has
-    called backward since the last step. Its rate shows the job's."""
+    """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the program has
+    called backward since the last step. Its learning rate shows the job's."""
 
     # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a gradient
     # with an infinity is refused by the servers.
@@ -70,7 +70,7 @@ class Optimizer(torch.optim.Optimizer):
 
 
 class Scheduler(LRScheduler):
-    """Shows the job's rate, which the job's schedule changes, for code that logs it."""
+    """Shows the job's learning rate, for code that logs it."""
 
     def get_lr(self):
         return [self.optimizer._worker._begun().learning_rate for _ in self.optimizer.param_groups]

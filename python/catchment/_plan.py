@@ -1,4 +1,4 @@
-"""Which samples the steps are of: PLAN of proto/attach.proto."""
+"""The plan, which assigns samples to steps: PLAN of proto/attach.proto."""
 import array
 import mmap
 import os
@@ -10,7 +10,7 @@ _PAUSE_SECONDS = 0.001
 
 
 class Plan:
-    """Reads the plan, in the program or, pickled, in any process of the same user while the program lives."""
+    """Reads the plan, in the program or, pickled, in any process of the same user while the program runs."""
 
     def __init__(self, fd):
         self._path = "/proc/%d/fd/%d" % (os.getpid(), fd)
@@ -29,18 +29,18 @@ class Plan:
 
     @property
     def size(self):
-        """Of the memory, in bytes."""
+        """The size of the memory, in bytes."""
         return len(self._memory)
 
     def changes(self, step):
-        """Returns what a PlanCopy needs to have step `step` and those after it as they are here."""
+        """Returns the changes with which a PlanCopy gets step `step` and all later ones."""
         planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
         steps = range(max(step, planned - slots + 1), planned + 1)
         places = [_FIRST_SLOT + (one - 1) % slots * slot_bytes for one in steps]
         return slots, slot_bytes, planned, end, [(at, self._memory[at:at + slot_bytes]) for at in places]
 
     def knows(self, step, seconds):
-        """Returns whether a step is planned or will not come. Waits for that, as long as it may come, at most `seconds`."""
+        """Returns whether a step is planned, or will never be. Waits for either, at most `seconds`."""
         until = time.monotonic() + seconds
         while True:
             planned, end = struct.unpack_from("=2Q", self._memory)
@@ -51,8 +51,8 @@ class Plan:
             time.sleep(_PAUSE_SECONDS)
 
     def samples(self, step):
-        """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; None: no such step
-        will come."""
+        """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; returns None if it will
+        never be."""
         while True:
             planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
             if end and step >= end:
@@ -63,15 +63,15 @@ class Plan:
         at = _FIRST_SLOT + (step - 1) % slots * slot_bytes
         found, count = struct.unpack_from("=2Q", self._memory, at)
         if found != step:
-            raise RuntimeError("step %d is not in the plan any more: this process reads it too late" % step)
+            raise RuntimeError("step %d has been removed from the plan: this process reads it too late" % step)
         return array.array("I", self._memory[at + 16:at + 16 + 4 * count])
 
 
 class PlanCopy(Plan):
     """A process's copy of its group's plan. `write` keeps it up to date.
 
-    Processes whose copies were written with the same changes read the same steps, at whatever time: a step that is planned stays so
-    when the job ends before it.
+    Processes whose copies were written with the same changes read the same steps at any time: a planned step stays planned
+    even if the job ends before it.
     """
 
     def __init__(self, size):
@@ -82,7 +82,7 @@ class PlanCopy(Plan):
         self._planned = 0
 
     def write(self, changes):
-        """changes: what the plan's changes() has returned."""
+        """changes: the result of the plan's changes()."""
         slots, slot_bytes, planned, end, parts = changes
         if end:
             end = self._planned + 1

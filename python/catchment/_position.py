@@ -4,20 +4,19 @@ import unicodedata
 
 _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
 
-_NO_METRICS = 'worker.log() was given %s: give it a dict of metrics by their names, such as {"norm": 0.5}'
-_METRIC_NAME = "worker.log() was given a metric with the name %.120r: names have 1 to %d bytes and no control characters"
-_METRIC_VALUE = "worker.log() was given %.120r for the metric %s, and a metric is one finite number"
-_METRIC_COUNT = ("worker.log() was given more than %d names, of which %s is one too many: a job has at most %d, so do not put "
-                 "steps or samples into names")
-_EVALUATOR_LOGS = "worker.log() was called in an evaluator's program, whose only metrics are what evaluate()'s score returns"
+_NO_METRICS = 'worker.log() got %s: give it a dict of metrics by their names, such as {"norm": 0.5}'
+_METRIC_NAME = "worker.log() got a metric with the name %.120r: names have 1 to %d bytes and no control characters"
+_METRIC_VALUE = "worker.log() got %.120r for the metric %s, but a metric must be one finite number"
+_METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not put steps or samples into names")
+_EVALUATOR_LOGS = "worker.log() was called in an evaluator's program, whose only metrics are those returned by the score function of evaluate()"
 
 
 class Position:
     """job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch (an epoch's last one
         may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, which is the same for all
         workers.
-    evaluates: whether this program is to score weights (evaluate) in place of training.
-    steps: that this program has made.
+    evaluates: whether this program should score weights (evaluate) instead of training.
+    steps: the number of steps that this program has made.
     """
 
     def __init__(self, attachment):
@@ -33,12 +32,12 @@ class Position:
 
     @property
     def progress(self) -> float:
-        """The share of the job's budget that had been assigned when the step under way began, from 0 to 1."""
+        """The share of the job's budget that had been assigned when the current step began, from 0 to 1."""
         return self._begun().progress
 
     @property
     def epoch(self) -> int:
-        """That of the first sample of the step under way, from 0."""
+        """The epoch of the first sample of the current step, from 0."""
         return self._begun().epoch
 
     def _begun(self):
@@ -47,8 +46,8 @@ class Position:
         return self._attachment
 
     def log(self, metrics) -> None:
-        """Adds numbers to the job's metrics, by their names. The job writes the mean over all values, of all steps and
-        workers, since its line of metrics before. Call it before step(), with which they are sent; in a process group
+        """Adds numbers to the job's metrics, by their names. Each line of the job's metrics has the mean over all values
+        of all steps and workers since the previous line. Call it before step(), which sends them; in a process group
         those of rank 0 count."""
         if self.evaluates:
             raise RuntimeError(_EVALUATOR_LOGS)
@@ -66,12 +65,12 @@ class Position:
                 not 0 < len(name.encode("utf-8")) <= _MOST_NAME_BYTES):
             raise ValueError(_METRIC_NAME % (name, _MOST_NAME_BYTES))
         if len(self._names) == _MOST_METRICS:
-            raise ValueError(_METRIC_COUNT % (_MOST_METRICS, name, _MOST_METRICS))
+            raise ValueError(_METRIC_COUNT % (name, _MOST_METRICS, _MOST_METRICS))
         self._names.add(name)
 
     def leave(self) -> None:
-        """Ends this worker in order, before the job is over: others get its samples, minibatches() ends, and what
-        follows in the program runs without the job. The step that is under way does not count."""
+        """Makes this worker leave the job before its end: others get its samples, minibatches() ends, and the rest of
+        the program runs without the job. The current step does not count."""
         if self.evaluates:
             raise RuntimeError("an evaluator's program cannot leave: the job would wait for its score")
         self._attachment.leave()

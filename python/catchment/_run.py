@@ -27,10 +27,9 @@ _TAIL = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-_NO_PROGRAM = ("catchment.%s() needs the program catchment, and it is neither in this package nor on the PATH; install the "
+_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the PATH; install the "
                "wheel, or set PATH")
-_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, which would start a job in each of them; if the "
-              "file is the program, too, call it only where no job has started it")
+_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; if the file is also the program, call it only when no job has started it")
 _SCORES = ("test_accuracy", "test_loss")
 
 
@@ -39,8 +38,8 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
           out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Run":
     """Trains a job with servers and workers on this machine, as `catchment train` does; returns its result.
 
-    program: the program of each worker: a function that takes nothing and calls catchment.join(), a Python file, or a
-    command for a shell. A job file, *.textproto, may be in its place.
+    program: the program of each worker: a function without arguments that calls catchment.join(), a Python file, or a
+    shell command. A job file, *.textproto, may replace it.
     job: a job file.
     algorithm: a preset, such as "downpour".
     settings: values of fields of the job, as {"epochs": 3, "optimizer.learning_rate": 0.1}.
@@ -48,9 +47,9 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
     progress: whether notes, scores and the state of the job are printed.
     flags: other flags of `catchment train`, such as servers=2, threads=1, evaluator=False, resume=True, overwrite=True.
 
-    A function runs in processes of its own. With the package cloudpickle, it may use whatever is defined around it; without
-    it, only modules. Ctrl-C stops the job after a checkpoint, a second one kills it. Raises RuntimeError with the text of
-    the command if that fails.
+    A function runs in its own processes. With the package cloudpickle, it may use anything defined around it; without
+    it, only modules. Ctrl-C stops the job after a checkpoint; a second one kills it. Raises RuntimeError with the
+    command's output if that fails.
     """
     if algorithm is not None:
         settings = {"algorithm.preset": algorithm, **(settings or {})}
@@ -70,7 +69,7 @@ def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), j
     workers: numbers of workers.
     flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x", target=0.97,
     search="none". A list repeats its flag.
-    program, job, settings, out, progress: as for train(). With the same `out`, the runs that are there are not repeated.
+    program, job, settings, out, progress: as for train(). With the same `out`, finished runs are not repeated.
     """
     out = _directory(out)
     flags.update(algorithms=",".join(algorithms) or None, workers=_listed(workers))
@@ -122,9 +121,9 @@ class Comparison:
     page: the path of report.html, which a browser shows.
     report: that of report.json, a dict (docs/compare.md describes the keys).
     answer: the report's, a sentence.
-    standings: of each algorithm and number of workers the means over seeds, a list of dicts.
+    standings: the means over seeds for each algorithm and number of workers, a list of dicts.
     runs: a list with a dict for each run.
-    pictures: those of the page by their titles. Notebooks show one that is the last line of a cell.
+    pictures: the page's, by their titles. Notebooks show one that is the last line of a cell.
     """
 
     def __init__(self, out: str):
@@ -222,7 +221,7 @@ def _text(value):
 
 
 def _listed(numbers):
-    """Returns them as a flag that takes several; None: the flag is left out."""
+    """Returns them as a flag with several values; None leaves out the flag."""
     if numbers is None or isinstance(numbers, int):
         return numbers
     return ",".join(map(str, numbers))
@@ -257,7 +256,7 @@ def _end_with_parent():
 
 
 def _follow(fd, lines, shown, state):
-    """Shows what a command writes, until it has ended; appends its lines to `lines`."""
+    """Shows a command's output, until it has ended; appends its lines to `lines`."""
     rest = b""
     while True:
         if select.select([fd], [], [], _SECONDS)[0]:

@@ -49,5 +49,5 @@ def is_scaled(tensor):
 
 
 def next_step():
-    """Begins a step without a scaled loss; or all gradients of this one have been divided by the scale."""
+    """Call when a step begins without a scaled loss, or when all gradients of this step have been divided by the scale."""
     _unscaled.clear()

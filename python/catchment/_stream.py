@@ -1,17 +1,15 @@
-"""Minibatches of samples that have no index: those of a stream, or of a worker's own data."""
+"""Minibatches of samples without an index, from a stream or a worker's own data."""
 import itertools
 import warnings
 
 _EMPTY = "the stream of samples (%s) is empty"
-_NOT_ITERABLE = ("minibatches() was given samples of type %s, and a stream is an iterable of samples, or a function that "
-                 "returns one")
-_ENDED = ("the stream of samples has ended at step %d, and cannot be read again: %s; a function that returns a new one, in its "
-          "place, is called as often as needed")
+_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function that returns one")
+_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a function that returns a new stream")
 
 
 class Stream:
-    """Reads an iterable, such as a generator or a streaming data set, or what a function returns. When it has ended, it
-    is read again from its beginning. One that can be read only once, such as a generator, has then ended for good."""
+    """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it is read again
+    from the beginning, unless it can be read only once, as a generator can."""
 
     def __init__(self, samples):
         if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__") or callable(samples)):
@@ -21,7 +19,7 @@ class Stream:
         self._passes = 0
 
     def take(self, count):
-        """Returns this number of samples; None if the stream has ended for good before."""
+        """Returns this number of samples; None if the stream ends before and cannot be read again."""
         taken = []
         while len(taken) < count:
             if self._iterator is None:
@@ -53,7 +51,7 @@ class Stream:
 
 
 def leave(attachment):
-    """Ends a worker whose stream has ended for good."""
+    """Ends a worker whose stream has ended and cannot be read again."""
     if hasattr(attachment, "rank"):
         raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this one"))
     warnings.warn(_ENDED % (attachment.step, "this worker leaves the job"))
@@ -61,5 +59,5 @@ def leave(attachment):
 
 
 def fail(step):
-    """Says that the stream of one of a DataLoader's processes has ended for good."""
+    """Reports that the stream of one of a DataLoader's processes has ended and cannot be read again."""
     raise RuntimeError(_ENDED % (step, "other processes of the DataLoader may have more samples"))

@@ -21,26 +21,22 @@ from ._exchange import ExchangingWorker
 
 __all__ = ["Worker", "join"]
 
-_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, and the job's weights are float32: give join() only the "
+_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() only the "
                  "floating-point arrays, such as those of equinox.partition(model, equinox.is_inexact_array)")
-_NO_LEAF = ("the gradients have no leaf %s, which the parameters that join() was given have: differentiate with respect to "
-            "all of worker.params()")
-_OTHER_LEAF = ("the gradients have a leaf %s, which the parameters that join() was given have not: differentiate with respect "
-               "to worker.params() alone")
-_OTHER_SHAPE = "the gradient of leaf %s has shape %s, and the parameter has %s"
-_NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "
-              "samples")
+_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with respect to all of worker.params()")
+_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only with respect to worker.params()")
+_OTHER_SHAPE = "the gradient of leaf %s has shape %s, but the parameter has %s"
+_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples")
 _NO_PARAMS = "worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, value=loss)"
-_NO_LOSS = "update() was not given the loss, and the job's metrics show 0: call update(grads, state, params, value=loss)"
-_OTHER_PARAMS = ("leaf %s of the parameters has other values than the job's weights: begin with worker.params(), because each "
-                 "worker has drawn initial values of its own")
+_NO_LOSS = "update() got no loss, so the job's metrics show 0: call update(grads, state, params, value=loss)"
+_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from worker.params(), because each worker has drawn its own initial values")
 
 
 def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     params: the initial values, a pytree of floating-point arrays. All workers must have the same structure and shapes.
-    The job's initial weights are these of the first time that the program is run, whatever another worker has.
+    The job's initial weights are those of the program's first run; the values of other workers are ignored.
     train, test: the data sets, with a length, or their sizes. Without `test` the job has no evaluator.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
     worker of that job.
@@ -87,7 +83,7 @@ class _Tree:
         return tree_unflatten(self._structure, leaves)
 
     def on_devices(self, arrays):
-        """Returns a pytree of the values, with the types of the parameters and where these were."""
+        """Returns a pytree of the values, with the parameters' types and devices."""
         return self.unflatten([jax.device_put(values.astype(leaf.dtype, copy=False), place)
                                for values, leaf, place in zip(arrays, self.leaves, self._places)])
 
@@ -109,15 +105,15 @@ def _is_float(leaf):
 
 
 class Worker(ExchangingWorker):
-    """This program's place in the job: what catchment.Worker is, with pytrees."""
+    """This program's place in the job: like catchment.Worker, with pytrees."""
 
     def __init__(self, attachment, tree):
         super().__init__(attachment)
         self._tree = tree
 
     def params(self) -> Any:
-        """Returns the weights as a pytree like that which join was given, with its types and on its devices: those of the
-        minibatch that is under way, or the job's final ones when it is over. It may be kept."""
+        """Returns the weights as a pytree like that given to join, with its types and devices: the weights of the current
+        minibatch, or the job's final ones when it is over. It may be kept."""
         self._settle()
         if not self.evaluates and not self._attachment.stopped:
             self._begin_step()
@@ -126,8 +122,8 @@ class Worker(ExchangingWorker):
     def step(self, grads: Any, loss: Any, correct: Any = 0) -> None:
         """Submits the gradients and ends the step: call it once for each minibatch.
 
-        grads: a pytree like the parameters, of the mean loss over the minibatch. loss: that mean. correct: how many
-        samples were given the right class, for metrics.
+        grads: the gradients of the mean loss over the minibatch, a pytree like the parameters. loss: that mean. correct:
+        the number of samples classified correctly, for metrics.
         """
         self._write(jax.device_get(self._tree.leaves_of(grads)))
         super().step(loss, correct)
@@ -137,7 +133,8 @@ class Worker(ExchangingWorker):
 
     def transformation(self) -> Any:
         """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one. Its update
-        ends the step and returns the way from `params` to the next weights; it may be compiled. `value` is the loss."""
+        ends the step and returns the difference between the next weights and `params`; it may be compiled. `value` is
+        the loss."""
         import optax
 
         return optax.GradientTransformationExtraArgs(self._init, self._update)

@@ -24,35 +24,33 @@ __all__ = ["Worker", "join"]
 _BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
 _NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()")
 _NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, and the servers, which move the weights, do not apply it: put it into the layer's "
+_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it into the layer's "
                "call()")
-_OVERWRITTEN = ("%s is overwritten with its gradient, as for float8, and the servers would descend by it: train without the "
-                "float8 policy")
+_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a gradient: train without the float8 policy")
 _NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of samples, and "
               "worker.data(load) a function that returns the minibatch of their indices")
 _LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
-_NO_DATA = ("join() was given only the size of the training set: give worker.data(load) a function that returns the "
+_NO_DATA = ("join() got only the size of the training set: give worker.data(load) a function that returns the "
             "minibatch of an array of indices")
-_NO_TEST = ("join() was given no test data: give it test=(x_test, y_test), or worker.evaluate() a function that returns the "
-            "loss and the number of right samples")
+_NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that returns the "
+            "loss and the number of samples classified correctly")
 _OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set optimizer.%s=...)")
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
-_RATE = ("the learning rate is the job's, and a callback or program that sets it has no effect: set "
+_RATE = ("the job sets the learning rate, so changes by a callback or the program have no effect: set "
          "optimizer.learning_rate and optimizer.schedule in the job")
 _OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: call "
                     "model.compile(optimizer=worker.optimizer(), ...)")
-_SCALED = ("a model of policy mixed_float16 scales its loss, and leaves steps out: use mixed_bfloat16, or compile the model "
+_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or compile the model "
            "with auto_scale_loss=False")
-_CHANGED = ("weight %s is trainable in only one of the model now and the model when join() was called: freeze or add layers "
+_CHANGED = ("whether weight %s is trainable has changed since join(): freeze or add layers "
             "before join()")
-_REPLICAS = "a tf.distribute strategy of %d replicas would make each step as often: start a worker for each device"
+_REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
 _EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if worker.evaluates")
-_NO_CALLBACK = "fit() has no callback of the worker: call model.fit(worker.data(), callbacks=[worker.callback()])"
+_NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
 _OVER = "the job is over: it has no more minibatches for fit()"
-_EPOCHS = ("fit() has epochs=%d, and the job's budget ends it (--set epochs=%d): all of it is one epoch here; to have "
-           "several, give steps_per_epoch, too")
-_EARLY = ("fit() has ended before the job: call it again for the rest, or worker.leave() to have others train that")
-_LEFT_OUT = ("step %d was left out: call the optimizer once for each minibatch; a loop may look one minibatch ahead, not more")
+_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch here; pass steps_per_epoch for several")
+_EARLY = ("fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to other workers")
+_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one minibatch ahead, not more")
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
@@ -62,7 +60,7 @@ _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before compile().
 
-    model: a keras.Model that is built. Its trainable weights are the job's from here on.
+    model: a keras.Model that is built. The job trains its trainable weights.
     train, test: the data sets, as arrays of the same length: (x, y), (x, y, sample_weight) or x, whose parts may be
     dictionaries and lists; or the numbers of their samples. Without `test` the job has no evaluator.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
@@ -85,7 +83,7 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
 
 
 def _check(model):
-    """Returns the weights that are to be trained."""
+    """Returns the weights to train."""
     if not model.built:
         raise ValueError(_NOT_BUILT)
     variables = model.trainable_variables
@@ -182,7 +180,7 @@ class Optimizer(keras.optimizers.Optimizer):
         raise ValueError(_RATE)
 
     def scale_loss(self, loss):
-        """Notes the loss of a step, which Keras calls this for."""
+        """Records the loss of a step. Keras calls it with the loss."""
         self._call(self._worker._note_loss, [keras.ops.cast(loss, "float32")], [])
         return loss
 
@@ -271,7 +269,7 @@ def _tensorflow_data(make, first):
 # ------------------------------------------------------------------------------------------------------- worker
 
 class Worker(ExchangingWorker):
-    """This program's place in the job: what catchment.Worker is, with a Keras model."""
+    """This program's place in the job: like catchment.Worker, with a Keras model."""
 
     def __init__(self, attachment, model, variables, train, test):
         super().__init__(attachment)
@@ -298,7 +296,7 @@ class Worker(ExchangingWorker):
 
     def data(self, load: Optional[Callable[[Any], Any]] = None) -> Any:
         """Returns the minibatches that the job assigns to this worker, for fit(). load(samples): makes one, such as
-        (x, y), of an array of indices; without it, it is that part of the arrays that join was given."""
+        (x, y), from an array of indices; by default, the samples of the arrays given to join."""
         if self.evaluates:
             raise RuntimeError(_EVALUATOR)
         if load is None and self._train.arrays is None:

@@ -16,19 +16,19 @@ from torch.utils.data import DataLoader
 
 from . import torch as catchment
 
-_ONE_LOADER = ("Strategy trains on one DataLoader, and train_dataloader() returns %s: put the data sets into one, with "
+_ONE_LOADER = ("Strategy trains on one DataLoader, but train_dataloader() returns %s: put the data sets into one, with "
                "torch.utils.data.ConcatDataset for example")
-_ACCUMULATES = ("accumulate_grad_batches is %s, and each minibatch of the job is a step: set it to 1, and "
+_ACCUMULATES = ("accumulate_grad_batches is %s, but each minibatch of the job is a step: set it to 1, and "
                 "algorithm.contribution.gradient.push_period=%s in the job")
-_OWN_BATCH = ("the DataLoader's batch_size is %d, and the job's is %d, which counts: set batch_size=%d in the job "
+_OWN_BATCH = ("the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the DataLoader's is right")
 _RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment train --resume, or "
-            "load the weights into the module before fit(), which the job then begins with")
+            "load the weights into the module before fit(), and the job starts from them")
 _ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), which "
                   "returns %d of them: return one")
-_NO_LOSS = ("validation_step logs no loss that the job could have as its test loss, but %s: self.log(\"val_loss\", ...), or "
+_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: self.log(\"val_loss\", ...), or "
             "give Strategy the name, loss=\"...\"")
-_NO_PACKAGE = "catchment.lightning needs the package lightning or pytorch_lightning, and neither is installed: pip install lightning"
+_NO_PACKAGE = "catchment.lightning needs the package lightning or pytorch_lightning, but neither is installed: pip install lightning"
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library, with classes of their own
 
 
@@ -155,7 +155,7 @@ class _JobStrategy:
                                  collate=self._train_loader.collate_fn)
 
     def _score(self):
-        """Validates the weights; returns the mean loss and the number of right samples."""
+        """Validates the weights; returns the mean loss and the number of samples classified correctly."""
         trainer = self.lightning_module.trainer
         trainer.validating = True
         trainer.fit_loop.epoch_loop.val_loop.setup_data()

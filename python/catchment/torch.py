@@ -32,25 +32,20 @@ from ._version import __version__
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "
-              "samples; of a stream, samples_per_epoch, which has the job count them")
-_NO_SAMPLES = "join was given no samples, but their number: give minibatches(data) the samples"
-_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), and with join(overlap=True) "
-            "it has been sent by then: join without overlap")
-_TWICE = ("a gradient was computed twice in one step, and with join(overlap=True) it is sent after the first backward pass: "
+_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples, or samples_per_epoch for a stream")
+_NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
+_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with join(overlap=True) it has already been sent: join without overlap")
+_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first backward pass: "
           "join without overlap, or call worker.step(loss) after each loss.backward()")
-_REMOVED = ("parameter %s is not in the model any more, and it is one of the job's: change the model before join()")
+_REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
 _RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before join()")
-_REPLACED = ("parameter %s is another object than when join() was called, and the optimizer that join() was given moves the "
-             "old one: load weights into the parameters that are there, without assign=True")
-_NOT_TRAINED = ("parameter %s requires a gradient, and did not, or was not in the model, when join() was called: the job does "
-                "not train it, and it stays this program's own")
-_SCALED = ("GradScaler has scaled the loss, and the gradient of parameter %s would be sent with that scale: call "
+_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old one: load weights into the parameters that are there, without assign=True")
+_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was called: the job does not train it, so only this program changes it")
+_SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: call "
            "scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, or compute in "
            "bfloat16, which needs no scaler")
-_SCALED_OVERLAP = ("GradScaler has scaled the loss, and with join(overlap=True) gradients are sent before they can be divided "
-                   "by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
-_CLOSURE = ("%s calls the model several times in a step, and a step has one gradient: give join() an optimizer whose step() "
+_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
+_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an optimizer whose step() "
             "needs no closure")
 _ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the device by "
             "the environment variable CATCHMENT_LOCAL_INDEX")
@@ -83,7 +78,7 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     model or its data are not the job's.
     """
     if overlap and group is not None:
-        raise ValueError("a process group sends its gradient when all of it is complete: join without overlap")
+        raise ValueError("a process group sends its gradient only when all of it is complete: join without overlap")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(_CLOSURE % type(optimizer).__name__)
     model, compiled = _unwrap(model, group)
@@ -112,7 +107,7 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
 
 
 def _named_parameters(model, **options):
-    """Yields them with the names that they have if no module is compiled."""
+    """Yields parameters with the names that they have if no module is compiled."""
     return ((name.replace(_COMPILED, ""), p) for name, p in model.named_parameters(**options))
 
 
@@ -143,10 +138,10 @@ def _check_parameters(parameters, group):
             raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the model before "
                              "join()" % name)
         if not p.dtype.is_floating_point:
-            raise TypeError("parameter %s has type %s, and the job's weights are float32: only floating-point "
+            raise TypeError("parameter %s has type %s, but the job's weights are float32: only floating-point "
                             "parameters can be trained" % (name, p.dtype))
         if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
-            raise TypeError("FullyShardedDataParallel does not have the model's parameters: shard the model with "
+            raise TypeError("FullyShardedDataParallel replaces the model's parameters: shard the model with "
                             "torch.distributed.fsdp.fully_shard")
         if hasattr(p, "full_tensor") and group is None:
             raise ValueError("parameter %s is sharded: give join() the process group, "
@@ -161,7 +156,7 @@ def _check_device(parameters):
 
 
 def _full(tensor):
-    """Returns all of a tensor of which this process may have a shard; then each process of the group must call it."""
+    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
@@ -189,7 +184,7 @@ def _device_of(parameters):
 
 
 def _parameters_in(model):
-    """Returns those of all modules, or None in place of one. It is called in every step, so it is fast."""
+    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is fast."""
     found, modules = [], [model]
     while modules:
         module = modules.pop()
@@ -200,7 +195,7 @@ def _parameters_in(model):
 
 
 class _Parameter:
-    """One of the model's, and its places in the flat vectors."""
+    """A parameter of the model, and its places in the flat vectors."""
 
     def __init__(self, name, tensor, begin, weights, gradient, copied):
         self.name, self.tensor = name, tensor
@@ -283,7 +278,7 @@ class Worker(Position):
         """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
 
         data: the training set, if join was given only its size; it may be a stream, as in join. collate: makes a
-        minibatch of a list of samples; PyTorch's default_collate where it is left out.
+        minibatch from a list of samples; by default PyTorch's default_collate.
         """
         if data is None:
             data = self._train
@@ -296,9 +291,9 @@ class Worker(Position):
         return Minibatches(read, collate or default_collate, self._attachment, self._handed)
 
     def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
-        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, more than any job has, and
-        a loop over it may ask for a minibatch before the step of the one before. options: num_workers and others of
-        DataLoader that do not make minibatches."""
+        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of any job, and
+        a loop over it may ask for a minibatch before the step of the previous one. options: num_workers and other options
+        of DataLoader that do not make minibatches."""
         return Loader(self.minibatches(data, collate), **options)
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -315,7 +310,7 @@ class Worker(Position):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls of
-        backward in a step but the last one."""
+        backward in a step except the last one."""
         self._accumulates, before = True, self._accumulates
         try:
             yield
@@ -323,10 +318,10 @@ class Worker(Position):
             self._accumulates = before
 
     def step(self, loss: Union[torch.Tensor, float], correct: Union[torch.Tensor, int] = 0) -> None:
-        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the weights of the next one
-        are there; with overlap, without waiting for them.
+        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the next weights have arrived;
+        with overlap, without waiting for them.
 
-        loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
+        loss: the mean over the minibatch. correct: the number of samples classified correctly, for metrics.
         """
         if not self._handed.is_next_real():
             self._drop_gradients()
@@ -384,7 +379,7 @@ class Worker(Position):
 
     @torch.no_grad()
     def _estimate_statistics(self, forward, data, collate):
-        """Means over minibatches, as the job's own models take them (worker/evaluator.cc). Returns (name, values)."""
+        """Returns (name, values): means over minibatches, as for the job's own models (worker/evaluator.cc)."""
         norms = [(name, module) for name, module in self._model.named_modules()
                  if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
         if not norms or data is None or isinstance(data, int):
@@ -431,7 +426,7 @@ class Worker(Position):
         self._follows = not any(hasattr(parameter.tensor, "placements") for parameter in self._parameters)
 
     def _follow_model(self):
-        """Notices which parameters the program has replaced, moved to other memory or unfrozen since join."""
+        """Detects parameters that the program has replaced, moved to other memory or unfrozen since join."""
         if not self._follows:
             return
         if list(map(id, _parameters_in(self._model))) != self._ids:
@@ -448,7 +443,7 @@ class Worker(Position):
             self._copy_from_now_on(moved)
 
     def _find_parameters(self):
-        """Looks for the job's parameters in a model whose parameters are others than before."""
+        """Finds the job's parameters in a model whose parameters have changed."""
         names = dict(_named_parameters(self._model, remove_duplicate=False))
         present = set(map(id, names.values()))
         for parameter in self._parameters:
@@ -485,7 +480,7 @@ class Worker(Position):
             self._copies = _copies.choose(self._parameters, self._vectors)
 
     def _begin_step(self):
-        """Goes to the next step, without waiting for it."""
+        """Advances to the next step, without waiting for it."""
         self._attachment.next_step()
         self._taken = self._gradients = 0
         self._counts = True
@@ -497,7 +492,7 @@ class Worker(Position):
             self._take_weights(self._size)
 
     def _restart_step(self):
-        """Drops the gradients of a minibatch in which the loop before was interrupted."""
+        """Drops the gradients of a minibatch in which the previous loop was interrupted."""
         if self._wait_for_all:
             self._take_weights(self._size)
         _scaler.next_step()
@@ -513,7 +508,7 @@ class Worker(Position):
 
     @torch.no_grad()
     def _take_result(self):
-        """Copies the job's final weights to where the model has its own."""
+        """Copies the job's final weights into the model."""
         self._copy_weights(0, self._size)
         self._copies.wait_for(self._size)
 
@@ -529,7 +524,7 @@ class Worker(Position):
 
     @torch.no_grad()
     def _copy_weights(self, begin, end):
-        """Copies what lies outside the shared memory. A parameter is copied when the last of its values is here."""
+        """Copies parameters outside the shared memory. A parameter is copied when the last of its values has arrived."""
         for parameter in self._copied:
             if begin < parameter.end <= end:
                 self._copies.bring(parameter)
@@ -563,9 +558,9 @@ class Worker(Position):
         self._take_weights(max(self._needs[module], self._always))
 
     def _learn_modules(self):
-        """After the first step, for which all weights were waited for. A module may use the parameters of another one
-        without calling it, so those inside a module that was called and not called themselves are waited for there,
-        and those of no module that was called, by the first one in a step."""
+        """Finds which weights each module waits for. Called after the first step, which waits for all weights. A module may
+        use the parameters of another one without calling it. So a module that was called also waits for the parameters of
+        its submodules that were not, and the first module in a step waits for all others."""
         called, self._called = self._called, None
         own, covered = dict(self._needs), set()
 
@@ -616,7 +611,7 @@ class Worker(Position):
 
     @torch.no_grad()
     def _take_gradients(self):
-        """Sends the gradients as the program has left them, the last ones first."""
+        """Sends the gradients as they are now, the last ones first."""
         self._take_weights(self._size)
         for parameter in reversed(self._parameters):
             gradient = parameter.tensor.grad
@@ -650,7 +645,7 @@ class Worker(Position):
         return take
 
     def _announce(self):
-        """Says which end of the gradient is final, when that is worth a message."""
+        """Announces which end of the gradient is final, if that is worth a message."""
         while self._final > 0 and self._is_final(self._parameters[self._final - 1]):
             self._final -= 1
         if self._final == self._announced:

@@ -34,7 +34,7 @@ _FLOCK = "hhqqi0q"
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
 _NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor master.lock; start the job "
            "first, and name the directory of its --out")
-_LOST = "the master has disappeared: it has not written summary.json, and nothing for %.0f seconds; its log says why"
+_LOST = "the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; its log says why"
 
 
 def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:

@@ -1,4 +1,4 @@
-"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: catchment.transformers.Trainer in place of
+"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: use catchment.transformers.Trainer instead of
 transformers.Trainer.
 
 The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the optimizer, its schedule,
@@ -11,14 +11,14 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, TrainOutp
 
 from . import torch as catchment
 
-_ACCUMULATES = ("gradient_accumulation_steps is %d, and each minibatch of the job is a step: set it to 1, and "
+_ACCUMULATES = ("gradient_accumulation_steps is %d, but each minibatch of the job is a step: set it to 1, and "
                 "algorithm.contribution.gradient.push_period=%d in the job")
-_OWN_BATCH = ("per_device_train_batch_size is %d, and the job's batch_size is %d, which counts: set batch_size=%d in the job "
+_OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the former is right")
 _RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job with catchment train "
-            "--resume, or load the weights into the model before train(), which the job then begins with")
+            "--resume, or load the weights into the model before train(), and the job starts from them")
 _SHARDED = "Trainer makes one process a worker, without DeepSpeed and FSDP: docs/python.md has groups of processes"
-_NO_DATA = "Trainer needs train_dataset, with a length: the job assigns its samples by their numbers"
+_NO_DATA = "Trainer needs train_dataset, with a length: the job assigns samples by index"
 
 
 class Trainer(transformers.Trainer):
@@ -30,7 +30,7 @@ class Trainer(transformers.Trainer):
 
     local_optimizer: the Trainer's own optimizer makes the steps between two exchanges, for jobs with
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
-    accuracy: the name, among the metrics of compute_metrics, of the share of right samples.
+    accuracy: the name of the accuracy among the metrics of compute_metrics.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.
     Other arguments are those of transformers.Trainer.
     """
@@ -77,7 +77,7 @@ class Trainer(transformers.Trainer):
             args.save_strategy = SaveStrategy.NO
 
     def _readable(self, data):
-        """Returns the data set without the columns that the model does not take, where it has columns."""
+        """Returns the data set without columns that the model does not accept."""
         return self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data
 
     def _collate(self):

@@ -139,14 +139,14 @@ class JoinTest(unittest.TestCase):
                              (value, sum, count, one))
 
     def test_metrics_that_cannot_be_written_end_the_program(self):
-        for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, and a metric is one finite number"),
+        for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, but a metric must be one finite number"),
                              ("{'a': '1'}", "'1' for the metric a"), ("{'a': [1, 2]}", "[1, 2] for the metric a"),
                              ("{'': 1}", "the name '': names have 1 to 100 bytes"),
                              ("{101 * 'x': 1}", "names have 1 to 100 bytes"), ("{'a\\n': 1}", "the name 'a\\n'"),
-                             ("{str(i): i for i in range(65)}", "64 is one too many"), ("5", "int: give it a dict")):
+                             ("{str(i): i for i in range(65)}", "one name too many, 64, after 64 others"), ("5", "int: give it a dict")):
             with self.subTest(why):
                 output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", "worker.log(%s); worker.step" % metrics)))
-                self.assertRegex(output, "worker: last message failed (Value|Type)Error: worker.log.. was given .*" +
+                self.assertRegex(output, "worker: last message failed (Value|Type)Error: worker.log.. got .*" +
                                  re.escape(why))
 
     def test_statistic_that_is_named_like_a_parameter_ends_the_program(self):
@@ -178,7 +178,7 @@ class JoinTest(unittest.TestCase):
         self.write("site/catchment/_bundle/bin/catchment_worker", "#!/bin/sh\necho the wheel\\'s\nexit 3\n")
         output = self.run_python("-", text=self.cells(package=os.path.dirname(package)))
         self.assertTrue(output.startswith("before join\nthe wheel's\n"), output)
-        self.assertIn("catchment_worker, which join(master=...) has started, ended with exit code 3", output)
+        self.assertIn("catchment_worker, started by join(master=...), ended with exit code 3", output)
 
     def test_says_what_is_missing(self):
         os.unlink(os.path.join(self.directory.name, "catchment_worker"))

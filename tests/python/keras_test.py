@@ -71,7 +71,7 @@ class KerasTest(ProgramCase):
         for _ in self.on_each_backend(("mistakes",), "epochs=1"):
             pass
         for _ in self.on_each_backend(("no-callback",), fails=True):
-            self.assertIn("fit() has no callback of the worker", self.logs)
+            self.assertIn("fit() lacks the worker's callback", self.logs)
 
     def test_names_what_join_does_not_accept(self):
         import keras

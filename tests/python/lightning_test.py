@@ -19,7 +19,7 @@ class LightningTest(FrameworkCase):
             with self.subTest(variant):
                 out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
                 self.assert_scored(out, 30 * 240)
-                self.assertIn("the DataLoader's batch_size is 240, and the job's is 16", self.logs)
+                self.assertIn("the DataLoader's batch_size is 240, but the job's, 16, is used", self.logs)
 
     def test_local_steps_are_those_of_the_modules_optimizer(self):
         self.assert_as_alone("local", self.trained("local", "algorithm.preset=local_sgd", *self.ALONE[3:]))

@@ -55,7 +55,7 @@ class TorchTest(TorchCase):
 
     def test_worker_whose_stream_has_ended_leaves(self):
         self.attached("stream-ends", "--workers=1", *self.sets("epochs=2"), fails=True)
-        self.assertIn("the stream of samples has ended at step 3, and cannot be read again: this worker leaves the job",
+        self.assertIn("the stream of samples ended at step 3 and cannot be read again: this worker leaves the job",
                       self.logs)
 
     def follow(self, variants):
@@ -100,7 +100,7 @@ class TorchTest(TorchCase):
     def test_warns_of_parameters_that_the_job_does_not_have(self):
         self.attached("unfrozen", *self.sets("epochs=1"))
         for name in ("frozen.weight", "frozen.bias", "new.weight", "new.bias"):
-            self.assertEqual(self.logs.count("parameter %s requires a gradient, and did not" % name), 1, self.logs)
+            self.assertEqual(self.logs.count("parameter %s requires a gradient now, but did not" % name), 1, self.logs)
 
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
@@ -178,7 +178,7 @@ class TorchTest(TorchCase):
         self.attached("adamw", fails=True)
         self.assertIn("use the preset local_sgd, diloco, muloco or easgd", self.logs)
         self.attached("replaced", *self.sets("algorithm.preset=local_sgd"), fails=True)
-        self.assertIn("parameter dense1.weight is another object than when join() was called", self.logs)
+        self.assertIn("parameter dense1.weight has been replaced since join()", self.logs)
 
     def test_small_gpt_learns_with_its_own_optimizer(self):
         local = "kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }"
@@ -207,12 +207,12 @@ class TorchTest(TorchCase):
         for variant, text in (
                 ("complex", "parameter phase has type torch.complex64"),
                 ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
-                ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of its samples"),
-                ("no-samples", r"join was given no samples, but their number: give minibatches\(data\) the samples"),
+                ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of samples"),
+                ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
                 ("empty", r"the stream of samples \(Stream\) is empty"),
                 ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
                 ("loader-batch", "loader.. yields whole minibatches .* takes no batch_size: set batch_size in the job"),
-                ("again", r"join\(\) was called before in this program.*start a job for each")):
+                ("again", r"join\(\) was already called in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
         self.attached("deep", *self.sets("batch_size=239", "last_minibatch=KEEP"), fails=True)
@@ -220,7 +220,7 @@ class TorchTest(TorchCase):
         for variant, text in (("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
                               ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
                               ("scaled-overlap", "GradScaler .*: join without overlap"),
-                              ("removed", "parameter dense2.weight is not in the model any more"),
+                              ("removed", "parameter dense2.weight of the job has been removed from the model"),
                               ("reshaped", r"dense2.weight had shape \(3, 8\) when .* \(4, 8\) now")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)

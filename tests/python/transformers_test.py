@@ -19,7 +19,7 @@ class TransformersTest(FrameworkCase):
             with self.subTest(variant):
                 out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
                 self.assert_scored(out, 30 * 240)
-                self.assertIn("per_device_train_batch_size is 240, and the job's batch_size is 16", self.logs)
+                self.assertIn("per_device_train_batch_size is 240, but the job's batch_size, 16, is used", self.logs)
 
     def test_the_log_shows_the_rate_of_the_job(self):
         self.trained("plain", "epochs=2", "optimizer.learning_rate=0.25", "optimizer.schedule.decay=CONSTANT")
