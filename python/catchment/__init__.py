@@ -54,7 +54,8 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
 class Worker(Position):
     """This program's place in the job. Arrays are NumPy's, or memoryviews if NumPy is not installed.
 
-    job, index, batch_size, seed, evaluates, steps, progress, epoch, log(), leave(): as Position has them (_position.py).
+    job, index, batch_size, seed, evaluates, steps, progress, epoch, log(), leave(): as Position has them
+    (_position.py).
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.
 
@@ -75,9 +76,9 @@ class Worker(Position):
         Call step() once for each. The weights are valid from then to step(). A loop that was interrupted may be run
         again; it continues with the interrupted minibatch.
 
-        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of the next samples.
-        At its end the iterable is read again; if it can be read only once, the worker leaves the job without an
-        error."""
+        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of the next
+        samples. At its end the iterable is read again; if it can be read only once, the worker leaves the job without
+        an error."""
         if self.evaluates:
             return
         stream = None if stream is None else _stream.Stream(stream)

@@ -19,8 +19,8 @@ _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dime
 
 _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
-_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may have: set a "
-               "batch_size that does not leave one, or last_minibatch to DROP or MERGE")
+_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may have: set "
+               "a batch_size that does not leave one, or last_minibatch to DROP or MERGE")
 
 _SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in files of "
             "weights: make it a buffer, as batch norm does")

@@ -23,12 +23,13 @@ _NOT_STARTED = ("this program was not started by a Catchment worker, so there is
                 "or give join() the master of a running job, master=\"HOST:PORT\"")
 _NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on the PATH; "
               "install the wheel, or set PATH")
-_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has already joined; if the program has several processes, give join() their process group, "
+_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has "
+                 "already joined; if the program has several processes, give join() their process group, "
                  "group=torch.distributed.group.WORLD")
-_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; start worker "
-               "and program as the same user")
-_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to train two models "
-                  "together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
+_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; start "
+               "worker and program as the same user")
+_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to train two "
+                  "models together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
                   "cross-validation, start a job for each")
 
 _joined = False  # a worker that started this program

@@ -16,8 +16,8 @@ import types
 _TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
 _NEEDS = ("%s() uses %s, which it does not define, and which the worker's process lacks: install cloudpickle, "
           "which copies such values, or define them inside the function (modules may be imported outside)")
-_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the function into a file, "
-               "and give its path")
+_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the function into a "
+               "file, and give its path")
 
 
 def command(function, path):

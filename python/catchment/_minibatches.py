@@ -12,8 +12,10 @@ from . import _stream
 
 _BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of them: give "
             "it batch_size=None")
-_OWN_BATCH = "loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set batch_size in the job"
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
+_OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set batch_size in "
+              "the job")
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch "
+             "ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
 _AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 

@@ -70,8 +70,8 @@ class Plan:
 class PlanCopy(Plan):
     """A process's copy of its group's plan. `write` keeps it up to date.
 
-    Processes whose copies were written with the same changes read the same steps at any time: a planned step stays planned
-    even if the job ends before it.
+    Processes whose copies were written with the same changes read the same steps at any time: a planned step stays
+    planned even if the job ends before it.
     """
 
     def __init__(self, size):

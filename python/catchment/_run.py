@@ -27,9 +27,10 @@ _TAIL = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the PATH; install the "
-               "wheel, or set PATH")
-_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; if the file is also the program, call it only when no job has started it")
+_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the PATH; install "
+               "the wheel, or set PATH")
+_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; if the "
+              "file is also the program, call it only when no job has started it")
 _SCORES = ("test_accuracy", "test_loss")
 
 
@@ -63,7 +64,8 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
 def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), job: Optional[Program] = None,
             workers: Union[int, Sequence[int], None] = None, settings: Optional[Mapping[str, Any]] = None,
             out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Comparison":
-    """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does; returns the results.
+    """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does; returns the
+    results.
 
     algorithms: presets, such as ["sync", "downpour"].
     workers: numbers of workers.
@@ -228,8 +230,8 @@ def _listed(numbers):
 
 
 def _execute(words, progress, state, **streams):
-    """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises RuntimeError with
-    the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
+    """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises RuntimeError
+    with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
     # In a session of its own, because Ctrl-C is for this process, which passes it on; and it ends with this process.
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent,
                                **streams)

@@ -3,13 +3,15 @@ import itertools
 import warnings
 
 _EMPTY = "the stream of samples (%s) is empty"
-_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function that returns one")
-_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a function that returns a new stream")
+_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function that "
+                 "returns one")
+_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a function that "
+          "returns a new stream")
 
 
 class Stream:
-    """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it is read again
-    from the beginning, unless it can be read only once, as a generator can."""
+    """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it is read
+    again from the beginning, unless it can be read only once, as a generator can."""
 
     def __init__(self, samples):
         if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__") or callable(samples)):

@@ -23,13 +23,17 @@ __all__ = ["Worker", "join"]
 
 _NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() only the "
                  "floating-point arrays, such as those of equinox.partition(model, equinox.is_inexact_array)")
-_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with respect to all of worker.params()")
-_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only with respect to worker.params()")
+_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with respect to all "
+            "of worker.params()")
+_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only with "
+               "respect to worker.params()")
 _OTHER_SHAPE = "the gradient of leaf %s has shape %s, but the parameter has %s"
 _NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples")
-_NO_PARAMS = "worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, value=loss)"
+_NO_PARAMS = ("worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, "
+              "value=loss)")
 _NO_LOSS = "update() got no loss, so the job's metrics show 0: call update(grads, state, params, value=loss)"
-_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from worker.params(), because each worker has drawn its own initial values")
+_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from worker.params(), "
+                 "because each worker has drawn its own initial values")
 
 
 def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
@@ -64,7 +68,8 @@ def _count(data, what):
 
 
 class _Tree:
-    """The pytree that join was given. paths: of its leaves, as keystr writes them; names: those of the job's tensors."""
+    """The pytree that join was given. paths: of its leaves, as keystr writes them; names: those of the job's
+    tensors."""
 
     def __init__(self, params):
         found, self._structure = tree_flatten_with_path(params)
@@ -112,8 +117,8 @@ class Worker(ExchangingWorker):
         self._tree = tree
 
     def params(self) -> Any:
-        """Returns the weights as a pytree like that given to join, with its types and devices: the weights of the current
-        minibatch, or the job's final ones when it is over. It may be kept."""
+        """Returns the weights as a pytree like that given to join, with its types and devices: the weights of the
+        current minibatch, or the job's final ones when it is over. It may be kept."""
         self._settle()
         if not self.evaluates and not self._attachment.stopped:
             self._begin_step()
@@ -122,8 +127,8 @@ class Worker(ExchangingWorker):
     def step(self, grads: Any, loss: Any, correct: Any = 0) -> None:
         """Submits the gradients and ends the step: call it once for each minibatch.
 
-        grads: the gradients of the mean loss over the minibatch, a pytree like the parameters. loss: that mean. correct:
-        the number of samples classified correctly, for metrics.
+        grads: the gradients of the mean loss over the minibatch, a pytree like the parameters. loss: that mean.
+        correct: the number of samples classified correctly, for metrics.
         """
         self._write(jax.device_get(self._tree.leaves_of(grads)))
         super().step(loss, correct)

@@ -24,9 +24,10 @@ __all__ = ["Worker", "join"]
 _BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
 _NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()")
 _NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it into the layer's "
-               "call()")
-_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a gradient: train without the float8 policy")
+_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it into the "
+               "layer's call()")
+_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a gradient: "
+                "train without the float8 policy")
 _NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of samples, and "
               "worker.data(load) a function that returns the minibatch of their indices")
 _LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
@@ -34,23 +35,27 @@ _NO_DATA = ("join() got only the size of the training set: give worker.data(load
             "minibatch of an array of indices")
 _NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that returns the "
             "loss and the number of samples classified correctly")
-_OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set optimizer.%s=...)")
+_OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set "
+            "optimizer.%s=...)")
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
 _RATE = ("the job sets the learning rate, so changes by a callback or the program have no effect: set "
          "optimizer.learning_rate and optimizer.schedule in the job")
 _OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: call "
                     "model.compile(optimizer=worker.optimizer(), ...)")
-_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or compile the model "
-           "with auto_scale_loss=False")
+_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or compile the "
+           "model with auto_scale_loss=False")
 _CHANGED = ("whether weight %s is trainable has changed since join(): freeze or add layers "
             "before join()")
 _REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
-_EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if worker.evaluates")
+_EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if "
+              "worker.evaluates")
 _NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
 _OVER = "the job is over: it has no more minibatches for fit()"
-_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch here; pass steps_per_epoch for several")
+_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch here; pass "
+           "steps_per_epoch for several")
 _EARLY = ("fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to other workers")
-_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one minibatch ahead, not more")
+_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one minibatch ahead, "
+             "not more")
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
@@ -364,8 +369,8 @@ class Worker(ExchangingWorker):
     # ------------------------------------------------------------------------------------------------ minibatches
 
     def _in_turn(self, load):
-        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the step of the one
-        before is made. If that one is not planned then, it receives the last one again, whose step is left out."""
+        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the step of the
+        one before is made. If that one is not planned then, it receives the last one again, whose step is left out."""
         step, last = self._attachment.step, None
         self._handed.clear()
         while True:

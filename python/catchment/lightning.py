@@ -1,7 +1,7 @@
 """Trains a LightningModule as a worker of a Catchment job: Trainer(strategy=catchment.lightning.Strategy()).
 
-Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as they are; the job
-decides on the optimizer, the size of a minibatch and when training ends.
+Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as they are; the
+job decides on the optimizer, the size of a minibatch and when training ends.
 """
 import functools
 import importlib
@@ -22,25 +22,26 @@ _ACCUMULATES = ("accumulate_grad_batches is %s, but each minibatch of the job is
                 "algorithm.contribution.gradient.push_period=%s in the job")
 _OWN_BATCH = ("the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the DataLoader's is right")
-_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment train --resume, or "
-            "load the weights into the module before fit(), and the job starts from them")
-_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), which "
-                  "returns %d of them: return one")
-_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: self.log(\"val_loss\", ...), or "
-            "give Strategy the name, loss=\"...\"")
-_NO_PACKAGE = "catchment.lightning needs the package lightning or pytorch_lightning, but neither is installed: pip install lightning"
+_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment train "
+            "--resume, or load the weights into the module before fit(), and the job starts from them")
+_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), "
+                  "which returns %d of them: return one")
+_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: self.log(\"val_loss\", ...), "
+            "or give Strategy the name, loss=\"...\"")
+_NO_PACKAGE = ("catchment.lightning needs the package lightning or pytorch_lightning, but neither is installed: pip "
+               "install lightning")
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library, with classes of their own
 
 
 class Strategy:
     """Makes a Trainer a worker, or the evaluator, of the job that its program was started for.
 
-    fit() joins the job with the module and the data sets of its training and validation loaders; it ends when the job is
-    over, with the job's final weights in the module. Each step of the Trainer is a step of the worker, with what is in
-    .grad then (gradient_clip_val counts). validate(), test() and predict() are as with any other strategy.
+    fit() joins the job with the module and the data sets of its training and validation loaders; it ends when the job
+    is over, with the job's final weights in the module. Each step of the Trainer is a step of the worker, with what is
+    in .grad then (gradient_clip_val counts). validate(), test() and predict() are as with any other strategy.
 
-    loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy. Without them, what
-    is called val_loss or else has "loss" in its name, and val_acc or else a name with "acc".
+    loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy. Without them,
+    what is called val_loss or else has "loss" in its name, and val_acc or else a name with "acc".
     local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs with
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.

@@ -32,23 +32,28 @@ from ._version import __version__
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples, or samples_per_epoch for a stream")
+_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples, "
+              "or samples_per_epoch for a stream")
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
-_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with join(overlap=True) it has already been sent: join without overlap")
-_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first backward pass: "
-          "join without overlap, or call worker.step(loss) after each loss.backward()")
+_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
+            "join(overlap=True) it has already been sent: join without overlap")
+_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first backward "
+          "pass: join without overlap, or call worker.step(loss) after each loss.backward()")
 _REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
 _RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before join()")
-_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old one: load weights into the parameters that are there, without assign=True")
-_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was called: the job does not train it, so only this program changes it")
+_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old one: load "
+             "weights into the parameters that are there, without assign=True")
+_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was called: "
+                "the job does not train it, so only this program changes it")
 _SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: call "
            "scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, or compute in "
            "bfloat16, which needs no scaler")
-_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
-_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an optimizer whose step() "
-            "needs no closure")
-_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the device by "
-            "the environment variable CATCHMENT_LOCAL_INDEX")
+_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be "
+                   "divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
+_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an optimizer whose "
+            "step() needs no closure")
+_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the "
+            "device by the environment variable CATCHMENT_LOCAL_INDEX")
 _COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
@@ -70,9 +75,9 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     overlap: hides the exchange behind the computation. A module waits, before its forward pass, for its own parameters,
     and a parameter's gradient is sent as soon as the backward pass has it. The program must then read weights only in
     the forward passes of their modules, call backward once in each step, and leave .grad as it is.
-    samples_per_epoch: has the job count samples in place of naming them, for streams and for samples that each worker has
-    for itself: the number that all workers together train in an epoch. `train` is then an iterable of samples, a function
-    that returns one, or a data set of which only this worker trains; it may be left for minibatches().
+    samples_per_epoch: has the job count samples in place of naming them, for streams and for samples that each worker
+    has for itself: the number that all workers together train in an epoch. `train` is then an iterable of samples, a
+    function that returns one, or a data set of which only this worker trains; it may be left for minibatches().
 
     Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
     model or its data are not the job's.
@@ -135,8 +140,8 @@ def _check_parameters(parameters, group):
         raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
     for name, p in parameters:
         if torch.nn.parameter.is_lazy(p):
-            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the model before "
-                             "join()" % name)
+            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the model "
+                             "before join()" % name)
         if not p.dtype.is_floating_point:
             raise TypeError("parameter %s has type %s, but the job's weights are float32: only floating-point "
                             "parameters can be trained" % (name, p.dtype))
@@ -203,7 +208,8 @@ class _Parameter:
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
         self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
-        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights are copied.
+        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights are
+        # copied.
         self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
                        tensor.is_contiguous())
         self.ready = False  # the gradient, in this step
@@ -231,8 +237,8 @@ def _nothing(*arguments):
 
 
 class Worker(Position):
-    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log() and leave()
-    are as Position has them (_position.py)."""
+    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log() and
+    leave() are as Position has them (_position.py)."""
 
     def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all, counted):
         super().__init__(attachment)
@@ -291,9 +297,9 @@ class Worker(Position):
         return Minibatches(read, collate or default_collate, self._attachment, self._handed)
 
     def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
-        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of any job, and
-        a loop over it may ask for a minibatch before the step of the previous one. options: num_workers and other options
-        of DataLoader that do not make minibatches."""
+        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of any job,
+        and a loop over it may ask for a minibatch before the step of the previous one. options: num_workers and other
+        options of DataLoader that do not make minibatches."""
         return Loader(self.minibatches(data, collate), **options)
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -309,8 +315,8 @@ class Worker(Position):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls of
-        backward in a step except the last one."""
+        """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls
+        of backward in a step except the last one."""
         self._accumulates, before = True, self._accumulates
         try:
             yield
@@ -318,8 +324,8 @@ class Worker(Position):
             self._accumulates = before
 
     def step(self, loss: Union[torch.Tensor, float], correct: Union[torch.Tensor, int] = 0) -> None:
-        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the next weights have arrived;
-        with overlap, without waiting for them.
+        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the next weights have
+        arrived; with overlap, without waiting for them.
 
         loss: the mean over the minibatch. correct: the number of samples classified correctly, for metrics.
         """
@@ -524,7 +530,8 @@ class Worker(Position):
 
     @torch.no_grad()
     def _copy_weights(self, begin, end):
-        """Copies parameters outside the shared memory. A parameter is copied when the last of its values has arrived."""
+        """Copies parameters outside the shared memory. A parameter is copied when the last of its values has
+        arrived."""
         for parameter in self._copied:
             if begin < parameter.end <= end:
                 self._copies.bring(parameter)
@@ -558,9 +565,9 @@ class Worker(Position):
         self._take_weights(max(self._needs[module], self._always))
 
     def _learn_modules(self):
-        """Finds which weights each module waits for. Called after the first step, which waits for all weights. A module may
-        use the parameters of another one without calling it. So a module that was called also waits for the parameters of
-        its submodules that were not, and the first module in a step waits for all others."""
+        """Finds which weights each module waits for. Called after the first step, which waits for all weights. A module
+        may use the parameters of another one without calling it. So a module that was called also waits for the
+        parameters of its submodules that were not, and the first module in a step waits for all others."""
         called, self._called = self._called, None
         own, covered = dict(self._needs), set()
 

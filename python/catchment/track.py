@@ -2,9 +2,9 @@
 
     catchment.track.wandb("out", project="digits")
 
-Both follow metrics.jsonl in the directory of a run (--out), which may be running or finished, and return when the job has
-ended. A run is there with the job's fields, its metrics over samples, and the values of summary.json. If the job has failed,
-or its master has disappeared, the run is marked as failed.
+Both follow metrics.jsonl in the directory of a run (--out), which may be running or finished, and return when the job
+has ended. A run is there with the job's fields, its metrics over samples, and the values of summary.json. If the job
+has failed, or its master has disappeared, the run is marked as failed.
 """
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ _SECONDS = 0.5  # between two looks at the files
 _BATCH = 100  # rows
 _PARAMETERS, _METRICS = 100, 1000  # that MLflow accepts at once
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
-# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were trained with.
+# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were trained
+# with.
 _SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
-# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if nothing is locked.
+# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if nothing is
+# locked.
 _FLOCK = "hhqqi0q"
 
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
-_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor master.lock; start the job "
-           "first, and name the directory of its --out")
-_LOST = "the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; its log says why"
+_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor master.lock; start "
+           "the job first, and name the directory of its --out")
+_LOST = ("the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; its log says "
+         "why")
 
 
 def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
@@ -75,8 +78,8 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     options: those of mlflow.start_run, such as run_name="digits". mlflow.set_experiment names the experiment.
     run_dir, lost_after: as for wandb().
 
-    The step of a metric is the number of samples. What summary.json has are metrics named summary/NAME, or tags if they are
-    text. Raises ValueError if the directory is not that of a run.
+    The step of a metric is the number of samples. What summary.json has are metrics named summary/NAME, or tags if they
+    are text. Raises ValueError if the directory is not that of a run.
     """
     try:
         import mlflow as client
@@ -135,8 +138,8 @@ class Followed:
 
     def batches(self) -> Iterator[List[Row]]:
         """Yields rows, the metrics of lines of metrics.jsonl, as soon as they are there, until the job has ended; sets
-        `summary`. A metric without a value is left out, and the scores of an evaluation are only in the first row that has
-        them."""
+        `summary`. A metric without a value is left out, and the scores of an evaluation are only in the first row that
+        has them."""
         ended = False
         while True:
             rows = map(self._row, self._lines.read())
@@ -190,8 +193,8 @@ class Followed:
 
 
 class Lines:
-    """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is shorter than
-    what was read, or another one, as after --overwrite, it is read from its beginning."""
+    """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is shorter
+    than what was read, or another one, as after --overwrite, it is read from its beginning."""
 
     def __init__(self, path: str):
         self._path = path

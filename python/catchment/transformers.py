@@ -1,8 +1,8 @@
-"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: use catchment.transformers.Trainer instead of
-transformers.Trainer.
+"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: use catchment.transformers.Trainer instead
+of transformers.Trainer.
 
-The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the optimizer, its schedule,
-the size of a minibatch and when training ends.
+The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the optimizer, its
+schedule, the size of a minibatch and when training ends.
 """
 import warnings
 
@@ -15,15 +15,16 @@ _ACCUMULATES = ("gradient_accumulation_steps is %d, but each minibatch of the jo
                 "algorithm.contribution.gradient.push_period=%d in the job")
 _OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the former is right")
-_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job with catchment train "
-            "--resume, or load the weights into the model before train(), and the job starts from them")
+_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job with "
+            "catchment train --resume, or load the weights into the model before train(), and the job starts from them")
 _SHARDED = "Trainer makes one process a worker, without DeepSpeed and FSDP: docs/python.md has groups of processes"
 _NO_DATA = "Trainer needs train_dataset, with a length: the job assigns samples by index"
 
 
 class Trainer(transformers.Trainer):
-    """A transformers.Trainer whose train() joins the job that its program was started for. train() returns when the job is
-    over, with the job's final weights in the model. In the evaluator's program it scores weights by evaluate() instead.
+    """A transformers.Trainer whose train() joins the job that its program was started for. train() returns when the job
+    is over, with the job's final weights in the model. In the evaluator's program it scores weights by evaluate()
+    instead.
 
     Each step of the loop is a step of the worker, with what is in .grad then (max_grad_norm counts). max_steps and
     num_train_epochs have no effect, because the job has a budget. Only worker 0 saves and reports.
