@@ -1,4 +1,4 @@
-// Requests to the master of a job, and where a command finds it.
+// Requests to the master of a job, and the lookup of its address.
 #ifndef CATCHMENT_CLI_JOB_CONTROL_H_
 #define CATCHMENT_CLI_JOB_CONTROL_H_
 

@@ -27,7 +27,7 @@ struct ServerBytes {
   int64_t blocks = 0;      // count
   int64_t weights = 0;
   int64_t optimizer_state = 0;
-  int64_t compensation = 0;  // at most: what was sent to each worker, and averages
+  int64_t compensation = 0;  // at most: the weights sent to each worker, and averages
   // Contributions that wait to be applied, at most.
   int64_t waiting = 0;
   // A copy from which checkpoints are written.

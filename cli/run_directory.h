@@ -53,7 +53,7 @@ bool HasCheckpoint(const std::string& run_directory);
 
 class RunDirectory {
  public:
-  // Creates the directory and the folder logs in it. FailedPrecondition says what it contains and what to do:
+  // Creates the directory and the folder logs in it. FailedPrecondition names its contents and the remedy:
   // --resume, --overwrite or another --out; or that another command is using it.
   static absl::StatusOr<RunDirectory> Open(const std::string& path, StartMode mode);
 

@@ -16,7 +16,7 @@ namespace catchment {
 // The largest number of columns of the table.
 constexpr int kStatusColumns = 100;
 
-// Returns the status as text for people: job, progress, members, shards, events, and warnings with advice.
+// Returns the status as human-readable text: job, progress, members, shards, events, and warnings with advice.
 // Rates are those between `before`, an earlier status, and `status`; without `before` see
 // common/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
@@ -43,7 +43,7 @@ std::string WarningsText(const std::vector<Warning>& warnings);
 nlohmann::ordered_json WarningsJson(const std::vector<Warning>& warnings);
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);
 
-// Returns the content of a summary.json as a table. Leaves out what it lacks. `more` are rows to add, each a
+// Returns the content of a summary.json as a table. Leaves out missing keys. `more` are rows to add, each a
 // name and a value.
 std::string SummaryTable(const nlohmann::json& summary,
                          const std::vector<std::pair<std::string, std::string>>& more = {});

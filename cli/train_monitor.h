@@ -92,7 +92,7 @@ class TrainMonitor {
   void EndAll();
   void AwaitEnd(double seconds, bool master_only);
   void Fail(const std::string& reason);
-  // Replaces what was seen of a failed job's processes by the reason that the master has written.
+  // Replaces a failed job's observed reason by the one that the master has written.
   void ReportReason();
 
   bool Trains() const;

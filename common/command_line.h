@@ -6,7 +6,7 @@
 // --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and `catchment man`
 // generate their output.
 //
-// Errors: InvalidArgument that names the flag and what is allowed; for an unknown flag, the nearest one.
+// Errors: InvalidArgument that names the flag and the allowed values; for an unknown flag, the nearest one.
 // Threads: an object is used by one thread.
 #ifndef CATCHMENT_COMMON_COMMAND_LINE_H_
 #define CATCHMENT_COMMON_COMMAND_LINE_H_
@@ -64,7 +64,7 @@ class FlagSet {
   // Returns true if --help=json was given.
   bool help_in_json() const { return help_in_json_; }
 
-  // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Where ...".
+  // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Directory ...".
   std::string Describe() const;
   // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty if it needs one)
   // and help.
@@ -77,7 +77,7 @@ class FlagSet {
     std::string help;
     std::function<absl::Status(const std::string&)> set;
     std::string bare = "";                  // the value of --name alone; empty: a value is needed
-    const std::string* required = nullptr;  // where the value of a required flag is
+    const std::string* required = nullptr;  // the value of a required flag
   };
 
   const Flag* Find(const std::string& name) const;

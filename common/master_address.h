@@ -1,4 +1,4 @@
-// The file in the directory of a run (--out, or --checkpoint_dir without it) that says where its master is, so that commands
+// The file in the directory of a run (--out, or --checkpoint_dir without it) with the address of its master, so that commands
 // about the job can be given the directory: one line, HOST:PORT or unix:PATH. It is there while the master runs, and stays if
 // the master is killed.
 #ifndef CATCHMENT_COMMON_MASTER_ADDRESS_H_

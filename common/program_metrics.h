@@ -21,7 +21,7 @@ constexpr size_t kMostMetricNameBytes = 100;
 // Adds values to the metric of this name. New names are left out once there are kMostProgramMetrics.
 void AddProgramMetric(const std::string& name, double sum, uint64_t count, ProgramMetrics* totals);
 
-// Returns what has been added to `before` since: the metrics of `after` with more values, in its order.
+// Returns the values added since `before`: the metrics of `after` with more values, in its order.
 ProgramMetrics ProgramMetricsSince(const ProgramMetrics& before, const ProgramMetrics& after);
 
 }  // namespace catchment

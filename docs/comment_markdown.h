@@ -2,7 +2,7 @@
 //
 // Prose is joined to paragraphs; an empty line ends one. Lines indented by two spaces or more are formulas or
 // lists, and keep their breaks. Names with underscores, flags, paths and known words become code; what `link`
-// knows becomes a link. Nothing else in a comment is taken for Markdown, but for what is between backquotes.
+// knows becomes a link. Nothing else in a comment is interpreted as Markdown, except text between backquotes.
 //
 // Threads: pure functions.
 #ifndef CATCHMENT_DOCS_COMMENT_MARKDOWN_H_

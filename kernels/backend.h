@@ -68,10 +68,10 @@ class Kernel {
   // Writes the gradient of the parameters (=, not +=) and, with spec.input_gradient, the gradients of the
   // inputs (=), which are complete after the last call. Called after Forward with the same parameters and
   // pass, a training one, when the gradient of the output is complete. May overwrite the gradient of the
-  // output. Where the backend runs ahead, `gradient` is written at any time until AwaitGradient returns.
+  // output. If the backend runs ahead, `gradient` is written at any time until AwaitGradient returns.
   virtual void Backward(const float* parameters, const Pass& pass, float* gradient) = 0;
 
-  // Waits until `gradient` is written, where the backend runs ahead. Called once after each Backward, with
+  // Waits until `gradient` is written, if the backend runs ahead. Called once after each Backward, with
   // the same `gradient`; other kernels may run in between. The device then reads the parameters no more.
   virtual void AwaitGradient(float* gradient) {}
 };
@@ -114,7 +114,7 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Activation* output() = 0;
-  // Copies `samples` samples to the output and sets the remaining rows to zero. Where the backend runs ahead,
+  // Copies `samples` samples to the output and sets the remaining rows to zero. If the backend runs ahead,
   // `inputs` are read until the pass has been waited for.
   virtual void Load(const float* inputs, int samples) = 0;
 };
@@ -155,7 +155,7 @@ class Loss {
   // writes the gradient of the mean loss over these samples. Targets cannot be used with softmax
   // cross-entropy, and no sample with targets counts as correct.
   virtual void Run(const int32_t* labels, const float* targets, int samples, bool gradient) = 0;
-  // Returns the score of the last run, and waits for it where the backend runs ahead.
+  // Returns the score of the last run, and waits for it if the backend runs ahead.
   virtual Score AwaitScore() = 0;
 };
 
@@ -169,7 +169,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Returns a description for people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  // Returns a human-readable description: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   virtual std::string Describe() const = 0;
 
   // Prepares the calling thread for running kernels.
@@ -179,8 +179,8 @@ class Backend {
   virtual bool runs_ahead() const { return false; }
 
   // Lets the device reach `values` directly, so that the host does not copy what kernels read from and write to
-  // this memory: parameters, gradients, inputs. The memory must outlive the returned object, which is null where
-  // nothing is to be done or the memory cannot be pinned. May be called by any thread.
+  // this memory: parameters, gradients, inputs. The memory must outlive the returned object, which is null if
+  // there is nothing to do or the memory cannot be pinned. May be called by any thread.
   virtual std::unique_ptr<Pinning> Pin(absl::Span<const float> values) { return nullptr; }
 
   // Returns true if gradients between layers have the range of float16, so that the loss must be scaled.

@@ -65,7 +65,7 @@ inline double Norm(int64_t n, Value value) {
   return std::sqrt(sum);
 }
 
-// Returns a learning rate times a ratio of norms as a finite float. The ratio has no bound where one of the
+// Returns a learning rate times a ratio of norms as a finite float. The ratio has no bound if one of the
 // norms almost vanishes, and infinity times 0 is not a number.
 inline float FiniteRate(double rate) {
   return static_cast<float>(std::min<double>(rate, std::numeric_limits<float>::max()));
@@ -74,7 +74,7 @@ inline float FiniteRate(double rate) {
 // Returns min(max(g, -clip_value), clip_value); clip_value may be infinite.
 inline float Clip(float g, float clip_value) { return std::min(std::max(g, -clip_value), clip_value); }
 
-// Returns infinity where gradients are not clipped.
+// Returns infinity if gradients are not clipped.
 inline float ClipValue(const v1::Optimizer& config) {
   return config.has_clip_value() ? config.clip_value() : std::numeric_limits<float>::infinity();
 }

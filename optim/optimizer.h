@@ -4,7 +4,7 @@
 // computes the same wherever it runs.
 //
 // Each optimizer passes over memory once: it reads weights, states and gradient, writes weights and states,
-// and writes a copy of the new weights on the way where one is asked for. Most optimizers are elementwise:
+// and also writes a copy of the new weights if requested. Most optimizers are elementwise:
 // they work on any part of the parameters, and the result does not depend on how the parameters are split.
 // Optimizers with OptimizerKind::whole_tensors take norms over whole tensors, which is a second pass, and
 // their parts are whole tensors.
@@ -45,7 +45,7 @@ class Optimizer {
   struct Step {
     float learning_rate = 0;
     uint64_t number = 1;  // updates of this part, this one included
-    // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, where the schedule cycles it (common/job/learning_rate.h)
+    // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, if the schedule cycles it (common/job/learning_rate.h)
     // or, for SGD, the measured staleness sets it (server/shard/momentum_control.h).
     std::optional<float> momentum = std::nullopt;
   };
@@ -87,10 +87,10 @@ struct OptimizerKind {
   bool whole_tensors = false;
   // Applies weight decay in its own formula; for all others MakeOptimizer adds it to the gradient.
   bool decays_weights = false;
-  // The fields that it reads, and the defaults of those that every kind reads where they are its own.
+  // The fields that it reads, and its own defaults for fields that every kind reads.
   absl::Span<const OptimizerField> fields;
   std::unique_ptr<Optimizer> (*make)(const v1::Optimizer& config);
-  // Returns the formula, or the name and the hyperparameters, for people.
+  // Returns the formula, or the name and the hyperparameters, as text.
   std::string (*describe)(const v1::Optimizer& config);
 
   bool HasField(absl::string_view name) const;
@@ -102,11 +102,11 @@ absl::Span<const OptimizerKind* const> OptimizerKinds();
 // Returns null for UNSET and unknown values.
 const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind);
 
-// Returns sentences about what is done to the gradient before the optimizer's formula, each with a space before it; empty
-// for nothing.
+// Returns sentences about the changes to the gradient before the optimizer's formula, each preceded by a space; empty if
+// there are none.
 std::string DescribePreparation(const v1::Optimizer& config);
 
-// Returns true where tensors must not be split.
+// Returns true if tensors must not be split.
 bool NeedsWholeTensors(const v1::Optimizer& config);
 
 }  // namespace catchment

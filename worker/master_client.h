@@ -60,7 +60,7 @@ class MasterClient {
   // Sends weights that were asked for (ReportEvaluationReply.keep): the whole flat vector.
   absl::Status KeepBest(uint64_t incarnation, uint64_t evaluation, absl::Span<const float> weights);
 
-  // Makes one attempt, for what is repeated anyway and for the way out; it may take `seconds`.
+  // Makes one attempt of at most `seconds`, for calls that are repeated anyway and for leaving.
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request,
                                  double seconds = kCallSeconds) {
@@ -78,7 +78,7 @@ class MasterClient {
 
   // Returns the context of a call that ends after `seconds`, if there are any, with the token.
   std::unique_ptr<grpc::ClientContext> MakeContext(std::optional<double> seconds) const;
-  // An attempt may take `seconds`; where there are none, as long as the call itself allows.
+  // Limits an attempt to `seconds`; if absent, to the limit of the call itself.
   absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop,
                      std::optional<double> seconds = kCallSeconds);
   grpc::Status TryGetLease(grpc::ClientContext* context, const v1::GetLeaseRequest& request,

@@ -18,12 +18,12 @@ struct StateOwner {
 };
 
 // Saves `state` as a part of checkpoint `checkpoint`; it is on disk when this returns OK. Errors: those of
-// MasterClient, among them FailedPrecondition where the checkpoint does not wait for the state any more.
+// MasterClient, among them FailedPrecondition if the checkpoint does not wait for the state any more.
 absl::Status SaveState(const WorkerState& state, const StateOwner& owner, uint64_t checkpoint,
                        MasterClient* master);
 
-// Restores what the checkpoint that the job goes on from has of `state`; what it does not have is left as it
-// is, and so is what only the checkpoint has, which another algorithm saved. Errors: those of MasterClient;
+// Restores the parts of `state` that the job's checkpoint contains. Other parts do not change, and parts of the
+// checkpoint that another algorithm saved are ignored. Errors: those of MasterClient;
 // DataLoss for values that do not fit.
 absl::Status LoadState(const StateOwner& owner, MasterClient* master, WorkerState* state);
 

@@ -1,4 +1,4 @@
-// The state that a worker has beside the center's weights from one step to the next, and loses with its
+// The state that a worker keeps in addition to the center's weights from one step to the next, and loses with its
 // process unless a checkpoint has it (Checkpointing.worker_state in proto/job.proto): named vectors as long
 // as the weights, and named numbers. Each owner lists its vectors and numbers once; they are saved from, and
 // restored to, its own memory.

@@ -64,7 +64,7 @@ absl::StatusOr<Recommendations> Recommend(const Evidence& evidence,
 // Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.
 BatchAdvice AdviseBatch(const Evidence& evidence);
 
-// Return the advice for people, and as JSON with the keys of docs/advise.md.
+// Return the advice as text, and as JSON with the keys of docs/advise.md.
 std::string AdviceText(const Evidence& evidence, const Recommendations& recommendations);
 nlohmann::ordered_json AdviceJson(const Evidence& evidence, const Recommendations& recommendations);
 

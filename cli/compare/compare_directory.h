@@ -1,7 +1,7 @@
 // The directory of a comparison (--out):
 //
 //   compare.json   the record of the options and the job; written first
-//   runs/NAME/     the output of one run, as of `catchment train`, without checkpoints
+//   runs/NAME/     the output of one run, as written by `catchment train`, without checkpoints
 //   search/NAME/   likewise, of the searches for learning rates
 //   squeue.log     on Slurm: what squeue printed last
 //   kubectl.log    on Kubernetes: what kubectl printed last
@@ -25,7 +25,7 @@
 
 namespace catchment {
 
-// Returns all that determines the runs, so without --target, which affects only the report.
+// Returns everything that determines the runs, so not --target, which affects only the report.
 nlohmann::ordered_json CompareRecord(const CompareOptions& options, const v1::Job& given);
 
 // Returns the first difference, a flag or a line of the job; empty if there is none.

@@ -39,7 +39,7 @@ struct SearchSpace {
 
 // Returns the space for an algorithm. `given` has the algorithm, `complete` is the same job, complete and valid, and `set` the
 // values of --set. The steps are the same for all algorithms with the same kind of optimizer, around the
-// job's own if it has one, elsewhere around 0.5 with SGD, and around the default with other kinds. Only where the preset limits the
+// job's own if it has one, otherwise around 0.5 with SGD, and around the default with other kinds. Only if the preset limits the
 // step by the number of workers (Preset.step_times_workers), the largest is the limit.
 SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job& set);
 
@@ -59,7 +59,7 @@ struct PlannedRun {
   uint64_t seed = 1;
   double seconds = 0;  // the limit of training; 0: the job's budget
   v1::Job job;         // complete and valid
-  std::string trial;   // in a search: what it tries, in words
+  std::string trial;   // in a search: a description of the trial
 };
 
 // The error of an algorithm that does not support that number of workers.
@@ -95,7 +95,7 @@ struct PlannedSearch {
   std::vector<Rung> rungs;
 };
 
-// Returns the searches of a comparison: none with SearchKind::kNone, for a synthetic model, which learns nothing, and where
+// Returns the searches of a comparison: none with SearchKind::kNone, for a synthetic model, which learns nothing, and if
 // --set leaves nothing to search. InvalidArgument if the share of a budget cannot be computed.
 absl::StatusOr<std::vector<PlannedSearch>> PlanSearches(const CompareOptions& options, const v1::Job& given);
 

@@ -1,4 +1,4 @@
-// All that a comparison carries out: first the searches for learning rates, then the runs with what they found.
+// Executes a comparison: first the searches for learning rates, then the runs with the values found.
 #ifndef CATCHMENT_CLI_COMPARE_COMPARISON_RUNS_H_
 #define CATCHMENT_CLI_COMPARE_COMPARISON_RUNS_H_
 
@@ -23,7 +23,7 @@ class ComparisonRuns {
                  Launcher* launcher, const Streams& streams)
       : options_(options), given_(given), directory_(directory), launcher_(launcher), streams_(streams) {}
 
-  // Carries out what is not done. All jobs are checked before the first run. Errors: those of MakePlan, PlanSearches and
+  // Executes the runs that are not done. All jobs are checked before the first run. Errors: those of MakePlan, PlanSearches and
   // Launcher::Launch.
   absl::Status Run();
 

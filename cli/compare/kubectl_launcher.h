@@ -41,7 +41,7 @@ class KubectlLauncher : public SequentialLauncher {
                   SignalWaiter* signals)
       : options_(options), kubectl_(std::move(kubectl)), bounds_(bounds), signals_(signals) {}
 
-  // Errors, besides those of the interface: FailedPrecondition if the namespace has another job; Unavailable, with kubectl's
+  // Errors, in addition to those of the interface: FailedPrecondition if the namespace has another job; Unavailable, with kubectl's
   // own words, if it cannot apply or delete a run.
   absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
                       const CompareDirectory& directory, CompareProgress* progress, int* signal) override;

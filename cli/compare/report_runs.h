@@ -14,8 +14,8 @@
 namespace catchment {
 
 // Returns a name for each job: its preset, and each other field whose value differs between the jobs, except the
-// number of workers, the seed, the job's name and where files are. A field of the algorithm or the optimizer counts
-// only where it differs from what the preset sets. The jobs are complete.
+// number of workers, the seed, the job's name and the paths of files. A field of the algorithm or the optimizer counts
+// only if it differs from the preset's. The jobs are complete.
 //   {"sync", "downpour, learning_rate 0.01"}
 std::vector<std::string> NameJobs(const std::vector<v1::Job>& jobs);
 

@@ -31,7 +31,7 @@ struct SearchResult {
 };
 
 // Carries out searches side by side, without the runs that are done. A run that diverges or fails loses. If the launcher
-// carries out several runs at once, trials go on at once (Promotion).
+// executes several runs at once, trials are promoted at once (Promotion).
 // Errors: those of Launcher::Launch, with the signal that ended it in *signal.
 absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
                                                       const CompareDirectory& directory, Launcher* launcher,

@@ -1,4 +1,4 @@
-// The judgments of `catchment doctor`: what was found on a machine in, a verdict with its remedy out.
+// The judgments of `catchment doctor`, which turn observations of a machine into verdicts with remedies.
 //
 // Threads: pure functions.
 #ifndef CATCHMENT_CLI_DOCTOR_JUDGE_H_

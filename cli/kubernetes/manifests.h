@@ -46,7 +46,7 @@ struct KubernetesJob {
   int evaluators = 1;
   int threads = 1;       // of each worker
   int metrics_port = 0;  // at which all daemons serve metrics; 0: none
-  bool jobset = false;   // everything in a JobSet in place of a StatefulSet and Jobs
+  bool jobset = false;   // everything in a JobSet instead of a StatefulSet and Jobs
   std::string run = "";  // the value of `run` in the ConfigMap; empty: there is none
 };
 

@@ -43,7 +43,7 @@ struct SearchTrialResult {
   int rung = 1;
   double share = 1;     // of the budget
   bool chosen = false;  // the search ended with it
-  RunResult run;        // with what it tried
+  RunResult run;        // with the values tried
 };
 
 struct Comparison {
@@ -53,7 +53,7 @@ struct Comparison {
   std::string job;                      // that of the first run as text, with all defaults
   std::string budget;                   // empty: it differs
   std::vector<std::string> stragglers;  // "1:4x", of a simulation also "1%:4x" and "1%steps:4x"
-  std::string simulated;                // what was modelled; empty: the runs were real
+  std::string simulated;                // the modelled cluster; empty: the runs were real
   int servers = 1;                      // 0: they differ
   int threads = 1;                      // per worker; 0: not known
   int seeds = 1;

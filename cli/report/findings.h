@@ -86,7 +86,7 @@ Momentum MomentumOf(const AlgorithmFacts& facts, std::optional<double> given, do
 // were not searched for, if they matter.
 std::string Answer(const Comparison& comparison, const Findings& findings);
 
-// Returns sentences that list where synchronous and where asynchronous training is faster; empty without
+// Returns sentences that list the measures in which synchronous and asynchronous training win; empty without
 // duels.
 std::string WhereSynchronousWins(const Findings& findings);
 

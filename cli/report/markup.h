@@ -69,7 +69,7 @@ std::string HtmlParagraph(const std::string& text);
 // quotes, as by ShellQuoted.
 std::string HtmlCommand(const std::string& command);
 
-// Returns a figure with pictures beside each other if there is enough width; empty ones are left out. In a narrow window
+// Returns a figure with pictures side by side if there is enough width; empty ones are left out. In a narrow window
 // a picture keeps at least three quarters of its own width, and is scrolled.
 std::string HtmlFigure(const std::vector<std::string>& pictures, const std::string& caption);
 

@@ -33,7 +33,7 @@ struct SimulateOptions {
   int seed = 0;                  // 0: the job's
 };
 
-// Adds the flags of what is modelled: --step, --start, --network, --straggler, --failures, --gradient and --from.
+// Adds the flags of the modelled cluster: --step, --start, --network, --straggler, --failures, --gradient and --from.
 void AddModelFlags(SimulateOptions* options, FlagSet* flags);
 
 // Refuses a --straggler that no run has. `most` is the largest number of workers.
@@ -51,7 +51,7 @@ class SimulationLauncher : public SequentialLauncher {
                                                                     const v1::Job& given,
                                                                     const std::vector<PlannedRun>& runs);
 
-  // Returns what is modelled, for the report and the record of the directory.
+  // Describes the modelled cluster, for the report and the record of the directory.
   const std::string& description() const { return description_; }
 
  private:

@@ -1,4 +1,4 @@
-// Successive halving: the trials of a search, how many of them get which share of the budget, and which go on when.
+// Successive halving: assigns shares of the budget to the trials of a search, and decides which continue and when.
 //
 // Everything here is a function of its arguments: it reads no clock, draws no random numbers and starts nothing, so that a
 // search that was interrupted repeats its decisions.
@@ -21,7 +21,7 @@ namespace catchment {
 // The better of two scores is the larger one, by `first` and among equal ones by `second`.
 using TrialScore = std::pair<double, double>;
 
-// A round of a search, in which each trial that is left trains anew with this share of the full budget.
+// A round of a search, in which each remaining trial starts over with this share of the full budget.
 struct Rung {
   int trials = 1;
   double share = 1;
@@ -58,11 +58,11 @@ struct HalvingResult {
   int best = -1;  // the trial with the best score of the last rung that has any; -1: no trial has a score
 };
 
-// When trials go on to the next rung.
+// Decides when trials continue in the next rung.
 enum class Promotion {
-  kRungByRung,  // when all of their rung have ended, so that runs of a rung wait for its last one
+  kRungByRung,  // when all trials of their rung have ended
   kAtOnce,  // each as soon as it is among the best of one in kHalvingFactor of those that have ended (ASHA): no run waits, and
-            // a few go on that are not among the best in the end
+            // a few continue that are not among the best in the end
 };
 
 // A run of a trial with the share of a rung, which counts from 0.
@@ -78,7 +78,7 @@ class Halving {
 
   // Returns the runs that may begin now, each of them once.
   std::vector<TrialRun> NextRuns();
-  // Ends a run; without a score it has failed or diverged, and its trial does not go on.
+  // Ends a run; without a score it has failed or diverged, and its trial does not continue.
   void Report(const TrialRun& run, std::optional<TrialScore> score);
 
   double ShareOf(int rung) const { return rungs_[rung].share; }
@@ -110,7 +110,7 @@ struct SearchDimension {
 };
 
 // Reads "PATH=log:LOW..HIGH", "PATH=LOW..HIGH" or "PATH=A,B,C", in which commas within brackets separate nothing. `whole` is
-// false. InvalidArgument says what is wrong.
+// false. InvalidArgument names the mistake.
 absl::StatusOr<SearchDimension> ParseDimension(const std::string& text);
 
 // Returns the value at a coordinate in (0, 1), as a job file has it. Values of ranges have four significant digits.

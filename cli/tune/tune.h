@@ -44,7 +44,7 @@ struct TuneResult {
   std::string command;
   std::string job_name;
   std::string budget;     // of a run in the last rung
-  std::string simulated;  // what was modelled; empty: the runs were real
+  std::string simulated;  // the modelled cluster; empty: the runs were real
   std::vector<SearchDimension> over;
   std::vector<SearchTrial> trials;
   HalvingResult halving;

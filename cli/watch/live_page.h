@@ -1,4 +1,4 @@
-// The page of `catchment watch`: the curves of a running job and its status, as HTML that the browser fetches anew every second.
+// The page of `catchment watch`: the curves of a running job and its status, as HTML that the browser fetches every second.
 //
 // Units: seconds of training. Threads: not thread-safe.
 #ifndef CATCHMENT_CLI_WATCH_LIVE_PAGE_H_
@@ -39,7 +39,7 @@ class RunHistory {
   Series train_loss_, train_accuracy_, test_loss_, test_accuracy_, rate_, staleness_;
 };
 
-// Returns what is within the page's body: the progress, the charts, and the text of `catchment status`.
+// Returns the content of the page's body: the progress, the charts, and the text of `catchment status`.
 std::string LiveContent(const v1::JobStatus& status, const v1::JobStatus* before, const RunHistory& history);
 
 // Returns the page, whose script replaces the content with that at `content_url` every second, and goes to `end_url` when

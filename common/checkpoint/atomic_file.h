@@ -19,7 +19,7 @@ class AtomicFile {
   // Creates TemporaryPath(path). `bytes` is the number of bytes to be written, for messages.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path, int64_t bytes);
 
-  // Returns the path of the temporary file, PATH.ID.tmp, where ID is a random id of this process, so that no
+  // Returns the path of the temporary file, PATH.ID.tmp, with a random ID of this process, so that no
   // other process writes to it.
   static std::string TemporaryPath(const std::string& path);
 

@@ -31,7 +31,7 @@ class PushEncoder {
 
   // Writes the payload of one block, whose first value is parameter `begin`, to `out`, which has room for
   // codec().PayloadBytes(gradient.size()); returns its Block.scale. `samples`: Block.samples; with 0 the
-  // contribution does not take part in the update, and the residual does not change.
+  // contribution is not part of the update, and the residual does not change.
   float Encode(int64_t begin, absl::Span<const float> gradient, uint32_t samples, char* out);
 
  private:

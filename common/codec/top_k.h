@@ -3,7 +3,7 @@
 //
 //   a = residual + gradient
 //   send the k largest |a|, with their indices
-//   residual = a where it was not sent, 0 where it was sent
+//   residual = a if it was not sent, 0 if it was sent
 //
 // k = max(1, fraction * n rounded to the nearest, halves up), for a block of n values. Among equal magnitudes
 // those with the lowest indices are sent, so that a run can be repeated. NaN counts as larger than infinity,
@@ -62,7 +62,7 @@ class TopKEncoder {
   std::vector<uint32_t> magnitudes_;
 };
 
-// Writes a payload without values: zeros at the first k indices. For a contribution that does not take part.
+// Writes a payload without values: zeros at the first k indices. For a contribution that is not part of the update.
 void EncodeTopKZeros(int64_t k, char* out);
 
 // Decodes a payload of TopKBytes(k), writing all of `out`. Returns true if all values are finite.

@@ -1,4 +1,4 @@
-// The kinds of compensation for staleness (proto/job.proto, Compensation): one entry in a table states all that validation,
+// The kinds of compensation for staleness (proto/job.proto, Compensation): one entry in a table states everything that validation,
 // defaults and explanations need to know about a kind. What a kind computes is in server/shard.
 //
 // To add a kind: a message in Compensation's oneof (proto/job.proto), an entry in compensation_kinds.cc, and its formula in
@@ -29,22 +29,22 @@ struct CompensationKind {
   void (*fill_defaults)(uint32_t workers, v1::Compensation* compensation) = nullptr;
   // Checks the ranges of the kind's fields. `path`: its own, without a point at the end. Null: it has no fields.
   void (*check)(const v1::Job& job, const std::string& path, Problems* problems) = nullptr;
-  // Returns a sentence about what a valid job does about staleness. `copies`: the memory for what was sent to workers.
+  // Returns a sentence about a valid job's compensation. `copies`: the memory for the weights sent to workers.
   std::string (*describe)(const v1::Job& job, const std::string& copies);
-  // Returns how many vectors as long as the weights a server keeps, without what was sent to each worker. Null: none.
+  // Returns the number of vectors as long as the weights that a server keeps, except those sent to workers. Null: none.
   int (*vectors)(const v1::Compensation& compensation) = nullptr;
 
   // Returns true if the servers' SGD must have momentum.
   bool needs_momentum() const { return sets_momentum || reads_momentum || needs_nesterov; }
 };
 
-// Returns the entry of the compensation's kind; where it has none, that of `none`.
+// Returns the entry of the compensation's kind, or that of `none` if it has none.
 const CompensationKind& KindOf(const v1::Compensation& compensation);
 
 // Returns true if contributions or their steps are multiplied by a factor of their staleness.
 bool Scales(const v1::Compensation& compensation);
 
-// Sets the fields of algorithm.compensation that have a default and are not set, of the kind and beside it. One without a
+// Sets the fields of algorithm.compensation that have a default and are not set, of the kind and of its additions. One without a
 // kind becomes `none`. The job's other axes are filled in.
 void FillCompensation(v1::Job* job);
 

@@ -1,4 +1,4 @@
-// The kinds of contributions that workers make (proto/job.proto, Contribution): one entry in a table states all that
+// The kinds of contributions that workers make (proto/job.proto, Contribution): one entry in a table states everything that
 // validation, defaults, explanations and searches need to know about a kind. What a kind computes is in
 // worker/algorithms and server/shard.
 //
@@ -35,7 +35,7 @@ struct ContributionKind {
   void (*check)(const v1::Job& job, Problems* problems);
   // Returns sentences about what the workers of a valid job send and receive.
   std::string (*describe)(const v1::Job& job);
-  // Returns how many vectors as long as the weights a worker keeps beside weights and gradient.
+  // Returns the number of vectors as long as the weights that a worker keeps in addition to weights and gradient.
   int (*worker_vectors)(const v1::Job& job);
   // Return the messages whose fields learning_rate and momentum a search over hyperparameters sets.
   google::protobuf::Message* (*learning_rate_of)(v1::Job* job) = ServersOptimizer;
@@ -53,13 +53,13 @@ inline constexpr const ContributionKind* kContributionKinds[] = {
     &kGradientContribution, &kElasticContribution, &kPseudoGradientContribution, &kEnergyMatchingContribution,
     &kLookAheadContribution};
 
-// Returns the entry of the contribution's kind; where it has none, that of the gradient.
+// Returns the entry of the contribution's kind, or that of the gradient if it has none.
 const ContributionKind& KindOf(const v1::Contribution& contribution);
 
 // Returns how many vectors as long as the weights the optimizer keeps.
 int OptimizerVectors(const v1::Optimizer& optimizer);
 
-// Checks that the servers add up what they receive from workers that have momentum of their own. `contribution`: its
+// Checks that the servers add up the contributions of workers with their own momentum. `contribution`: its
 // field.
 void CheckServersAreSgd(const v1::Optimizer& optimizer, const std::string& contribution, Problems* problems);
 

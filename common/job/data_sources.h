@@ -1,4 +1,4 @@
-// The sources of samples: one entry in a table states all that is known about a source without opening it.
+// The sources of samples: one entry in a table states everything that is known about a source without opening it.
 #ifndef CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 #define CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 

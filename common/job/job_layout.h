@@ -13,7 +13,7 @@
 namespace catchment {
 
 // Returns the layout of `tensors`, those of the job's model. `job` is complete and valid
-// (common/job/validate.h). No tensor is split where the optimizer takes norms over whole tensors
+// (common/job/validate.h). No tensor is split if the optimizer uses norms over whole tensors
 // (NeedsWholeTensors). `values_in_block` overrides the job's block_kib. Errors: InvalidArgument, as from ParameterLayout::Create, naming the field that asks
 // for whole tensors.
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,

@@ -10,7 +10,7 @@ namespace catchment {
 
 // With p = progress, the share of the budget that has been applied, eta = learning_rate and w = warmup:
 //   p >= w:  eta * c(q),          q = (p - w) / (1 - w)
-//   p < w:   eta * c(0) * p / w   so that the decay goes on where the warm-up ends
+//   p < w:   eta * c(0) * p / w   so that the decay continues where the warm-up ends
 // c, with f = final_fraction and down(x) = f + (1 - f) (1 + cos(pi x)) / 2:
 //   CONSTANT     1
 //   COSINE       down(q)

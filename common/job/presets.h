@@ -40,11 +40,11 @@ std::string ListPresets();
 // names that other systems have for an algorithm, and misspelled ones.
 std::string UnknownPreset(const std::string& name);
 
-// Returns the defaults of the optimizer of a job whose algorithm is filled in. Where the learning rate follows the workers
+// Returns the defaults of the optimizer of a job whose algorithm is filled in. If the learning rate follows the workers
 // (Preset.step_times_workers), the momentum is 0, unless the compensation or a field of the job's optimizer needs it.
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 
-// Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution
+// Sets the fields that the job's algorithm and optimizer leave out. If the job names another kind of contribution
 // than the preset, the optimizer is that of the first preset with its contribution, if possible with as many
 // groups too. An optimizer of another kind than the preset's takes nothing but the schedule from it.
 void ApplyPreset(const Preset& preset, v1::Job* job);

@@ -2,7 +2,7 @@
 // exactly those of protobuf's generated code, and everything that protobuf reads is read: fields in any
 // order, repeated fields (the last one is used), and unknown fields (which are skipped).
 //
-// Threads: pure functions. Errors: InvalidArgument, naming what is wrong with the message.
+// Threads: pure functions. Errors: InvalidArgument, naming the mistake in the message.
 #ifndef CATCHMENT_COMMON_WIRE_BLOCK_FRAME_H_
 #define CATCHMENT_COMMON_WIRE_BLOCK_FRAME_H_
 

@@ -65,7 +65,7 @@ bool IsReferenceLoop(absl::string_view implementation);
 Operation MakeReorder(CpuContext* context, const dnnl::memory& from, const dnnl::memory& to);
 
 // Returns the result of f(), or nothing if oneDNN cannot do it, in which case its C++ interface throws.
-// Throws where memory is exhausted.
+// Throws if memory is exhausted.
 template <typename F>
 auto TryMake(F f) -> std::optional<decltype(f())> {
   try {
@@ -80,7 +80,7 @@ auto TryMake(F f) -> std::optional<decltype(f())> {
 dnnl::memory Reshaped(CpuContext* context, const dnnl::memory& plain, const dnnl::memory::dims& dims);
 
 dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
-// Returns a layout that lets the primitive choose.
+// Returns a layout with which the primitive chooses.
 dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);
 
 }  // namespace catchment

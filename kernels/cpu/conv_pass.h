@@ -36,7 +36,7 @@ std::unique_ptr<ConvPass> MakeConvBackwardData(CpuContext* context, const ConvGe
                                                const ConvDescription& description,
                                                const dnnl::memory& d_source, const dnnl::memory& d_output);
 
-// Makes the loops of few_channels.cc, where DescribeFewChannels has described them.
+// Makes the loops of few_channels.cc, which DescribeFewChannels has described.
 std::unique_ptr<ConvPass> MakeFewChannelsBackwardWeights(const ConvGeometry& g,
                                                          const ConvDescription& description,
                                                          const dnnl::memory& source,

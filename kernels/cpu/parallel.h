@@ -12,7 +12,7 @@ namespace catchment {
 void SetThreads(int threads);
 
 // Calls f(begin, end) for ranges that together are 0 .. size-1, one on each thread. f must not throw. Uses
-// fewer threads where the ranges would be smaller than `grain`. Under ThreadSanitizer, which cannot see
+// fewer threads if the ranges would be smaller than `grain`. Under ThreadSanitizer, which cannot see
 // OpenMP's barriers, one thread does everything.
 void ParallelFor(int64_t size, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> f);
 

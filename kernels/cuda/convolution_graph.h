@@ -22,8 +22,8 @@ struct ConvolutionSpec {
   int64_t samples, channels, in_height, in_width;
   int64_t filters, out_height, out_width;
   int64_t kernel_size, stride, padding;
-  bool bias = false, relu = false;          // of the output, where it is computed
-  bool rounds_x = false, rounds_y = false;  // what is computed has the 16 bits of factors
+  bool bias = false, relu = false;          // of the output, if it is computed
+  bool rounds_x = false, rounds_y = false;  // the result has the 16 bits of factors
 };
 
 // The one of images x, weights w and output y that is computed from the other two.

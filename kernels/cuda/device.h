@@ -85,7 +85,7 @@ class Device {
   static const size_t kSpareBytes;
 
   // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits for
-  // the device. Pin returns false if the memory cannot be pinned, as where the system limits locked memory. Pages
+  // the device. Pin returns false if the memory cannot be pinned, for example because the system limits locked memory. Pages
   // are pinned, so two vectors may share one.
   bool Pin(void* memory, size_t bytes);
   void Unpin(void* memory);
@@ -145,7 +145,7 @@ class Device {
   void* TryAllocate(size_t bytes);
   void Release(void* memory) noexcept;
   bool TryRegister(void* memory, size_t bytes);
-  void Unregister(void* memory) noexcept;  // after all that is under way
+  void Unregister(void* memory) noexcept;  // after all pending work
   Memory memory() const;
   // Returns ", 16 convolutions by cuDNN 9.19.0, 1 with patches: REASON", or nothing.
   std::string DescribeConvolutions() const {
@@ -157,7 +157,7 @@ class Device {
   }
   // Returns whether the environment's variable is 1.
   static bool IsSet(const char* variable);
-  void Wait();  // for all that is under way
+  void Wait();  // for all pending work
   // Prepares what SumRows needs of the workspace.
   void ClearSums();
 

@@ -15,7 +15,7 @@
 
 namespace catchment::cuda {
 
-// Writes values where products read them; does nothing if `to` is null.
+// Writes values to the memory that products read; does nothing if `to` is null.
 struct FactorWriter {
   void* to;
   Precision precision;

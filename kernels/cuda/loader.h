@@ -1,4 +1,4 @@
-// Opens the CUDA plugin, or reports what is missing.
+// Opens the CUDA plugin, or reports the missing file or library.
 #ifndef CATCHMENT_KERNELS_CUDA_LOADER_H_
 #define CATCHMENT_KERNELS_CUDA_LOADER_H_
 

@@ -75,13 +75,13 @@ CATCHMENT_ON_DEVICE Pack<kWidth> ZeroWhereNotPositive(const Pack<kWidth>& output
 // The gradient of a layer's output, rows x columns, as its backward pass needs it.
 template <int kWidth>
 struct OutputGradient {
-  const float* value;  // the output, where its relu sets the gradient to zero; null without a relu
+  const float* value;  // the output of a relu, which masks the gradient; null without a relu
   float* gradient;
   int columns;
   FactorWriter factor;
   int stride;  // of the factor's rows
 
-  // Returns the gradient, and writes it where products read it.
+  // Returns the gradient, and writes it to the memory that products read.
   CATCHMENT_ON_DEVICE Pack<kWidth> Take(int row, int column) const {
     const int64_t at = int64_t{row} * columns + column;
     Pack<kWidth> pack = LoadPack<kWidth>(gradient + at);
@@ -115,7 +115,7 @@ void TakeOutputGradient(Device* device, int64_t rows, const OutputGradient<kWidt
   });
 }
 
-// Reads the gradient of a layer's output, rows x columns, once: sets it to zero where the layer's relu did, writes it as a
+// Reads the gradient of a layer's output, rows x columns, once: sets it to zero wherever the layer's relu did, writes it as a
 // factor with rows of `stride` values if `factor` has memory (then only there), and sets `bias` to the sums of its columns
 // unless it is null.
 inline void TakeOutputGradient(Device* device, const Tensor& output, int columns, bool relu,

@@ -73,7 +73,7 @@ class Activation {
   DeviceArray<char> gradient_;
 };
 
-// Returns what a layer stores its output and the output's gradient as: 16 bits where that is the precision of products, all
+// Returns the type of a layer's output and of its gradient: 16 bits if that is the precision of products, all
 // readers can read it, and each pixel's values are rows that tensor cores can load. Biases and relus of products are float32's.
 inline Precision StorageOf(const Device& device, const CatchmentCudaLayer& spec) {
   const bool writes = spec.kind == CATCHMENT_CUDA_BATCH_NORM || spec.kind == CATCHMENT_CUDA_RESIDUAL ||
@@ -185,7 +185,7 @@ class Fork : public Node {
 
   std::vector<Tensor> views;
 
-  // Sets the sum, to zero where the mask is not above zero. It is public because nvcc requires that of functions with lambdas.
+  // Sets the sum, or zero wherever the mask is not above zero. It is public because nvcc requires that of functions with lambdas.
   template <int kWidth>
   void SumPacks(FactorReader a, FactorReader b, FactorReader mask, FactorWriter sum);
 

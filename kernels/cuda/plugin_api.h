@@ -104,7 +104,7 @@ struct CatchmentCudaPlugin {
   const char* toolkit;
 
   // Writes up to `capacity` devices, and returns their number. If it is 0, `why` (why_size bytes including
-  // the final zero) says what is missing.
+  // the final zero) names the missing part.
   int32_t (*probe)(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size);
 
   // The other members are null in a build without the toolkit.

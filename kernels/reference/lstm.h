@@ -16,7 +16,7 @@ struct LstmShape {
   int64_t steps, features, units;
   bool sequences;
 
-  int64_t weight_hh() const { return 4 * units * features; }  // where it begins among the parameters
+  int64_t weight_hh() const { return 4 * units * features; }  // its offset among the parameters
   int64_t bias_ih() const { return weight_hh() + 4 * units * units; }
   int64_t bias_hh() const { return bias_ih() + 4 * units; }
   int64_t parameters() const { return bias_hh() + 4 * units; }

@@ -38,7 +38,7 @@ class Listener {
                                        const std::vector<CallService*>& services, const Options& options);
 
   Listener(Listener&&) = default;
-  // Shuts down at once what is still open.
+  // Shuts down at once everything that is still open.
   ~Listener() { Shutdown(0); }
 
   // Returns HOST:PORT, with the chosen port if PORT was 0, or unix:PATH.

@@ -58,7 +58,7 @@ class MasterService final : public CallService {
   Async service_;
 };
 
-// Tells members of a job that has ended how it has: the process takes the place of a master that was lost before all of
+// Tells members of a job that has ended how it ended: the process replaces a master that was lost before all of
 // them knew.
 //
 // Threads: safe; it runs on those of the listener.

@@ -28,7 +28,7 @@ struct RestoredCopy {
 };
 
 // Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch `hello.epoch()`. Tries
-// for `seconds` to reach a standby that does not take part in the run yet, or is unreachable. Errors: NotFound if the
+// for `seconds` to reach a standby that has not joined the run yet, or is unreachable. Errors: NotFound if the
 // standby has no complete copy; Unavailable.
 absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,

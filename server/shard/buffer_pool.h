@@ -46,7 +46,7 @@ class FloatBuffer {
   std::unique_ptr<float[], Free> data_;
   int64_t bytes_ = 0;
   std::atomic<int> references_{0};
-  std::shared_ptr<UnusedBuffers> home_;  // where it is returned to; null while it is there
+  std::shared_ptr<UnusedBuffers> home_;  // the pool to return it to; null while it is there
 };
 
 // A shared reference to a buffer, which returns to its pool with the last reference. The count is in the

@@ -15,11 +15,11 @@
 
 namespace catchment {
 
-// The thread has a low priority and rests half of the time, so that training goes on at nearly its own speed.
+// The thread has a low priority and rests half of the time, so that training continues at nearly full speed.
 //
 // Threads: safe. The destructor writes what still waits, so it goes before the shard.
 // Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
-// few seconds, until it is written or a newer one takes its place; save_error says why until a write
+// few seconds, until it is written or a newer one replaces it; save_error has the reason until a write
 // succeeds.
 class CheckpointWriter {
  public:
@@ -32,7 +32,7 @@ class CheckpointWriter {
   // Otherwise it is lost, which is reported as an error unless the caller `takes_it_again`.
   bool Adopt(uint64_t number, bool takes_it_again);
 
-  // Copies what is not copied yet, and writes it. At most one waits; a second takes its place, with a
+  // Copies the remaining blocks, and writes the snapshot. At most one waits; a second replaces it, with a
   // warning: the disk is too slow for the job's checkpoints.
   void Write(std::unique_ptr<PendingSnapshot> snapshot);
 

@@ -4,7 +4,7 @@
 //   mu  += gain * (target - mu_T)                                 clamped to [min_momentum, target]
 //   eta' = eta * min(1, c / ((1 - target) * (1 + tau_mean)))      server/shard/step_bound.h
 // The coordinates come from a fixed sequence of pseudo-random numbers. The sampled weights of the last
-// kVersions versions are kept; a staler gradient gives no reading, and mu stays as it is. Where the noise of
+// kVersions versions are kept; a staler gradient is not measured, and does not change mu. If the noise of
 // the gradients is larger than the gradients, mu_T is close to mu itself, and the total momentum cannot be
 // measured.
 #ifndef CATCHMENT_SERVER_SHARD_CLOSED_LOOP_MOMENTUM_H_

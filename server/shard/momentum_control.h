@@ -37,11 +37,11 @@ class MomentumControl {
   // Observes the weights after the step, and their version.
   virtual void Stepped(uint64_t version, const float* weights) {}
 
-  // Returns what it has measured and set.
+  // Returns the measurements and the settings.
   virtual v1::MomentumState state() const = 0;
   virtual void Restore(const v1::MomentumState& state) = 0;
-  // Appends what it has seen of the weights from version `from` on. With all of that, an object that a standby restores
-  // sets the same bits; after a checkpoint the next readings are the first ones.
+  // Appends the sampled weights of version `from` and later ones. With all of them, an object that a standby restores
+  // sets the same bits; after a checkpoint, measuring starts over.
   virtual void SavePoints(uint64_t from,
                           google::protobuf::RepeatedPtrField<v1::MomentumPoint>* points) const {}
   virtual void RestorePoint(const v1::MomentumPoint& point) {}

@@ -16,7 +16,7 @@ class MomentumLog {
   // `target`: the sum of the optimizer's momentum and what asynchrony adds.
   explicit MomentumLog(float target) : target_(target) {}
 
-  // Returns a line for the log; nothing if nothing is set by measuring, or what is set hardly differs from that
+  // Returns a line for the log; nothing if no setting is measured, or the settings hardly differ from those
   // of the last line.
   std::optional<std::string> Line(const v1::MomentumState& state);
 

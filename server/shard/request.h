@@ -81,7 +81,7 @@ struct Sent {
 struct WaitingContribution {
   Envelope envelope;
   Contribution contribution;
-  Sent sent;  // what it was computed with
+  Sent sent;  // the weights with which it was computed
 };
 
 }  // namespace catchment

@@ -40,7 +40,7 @@ class Rule {
     uint64_t version = 0;                  // after this update
     std::optional<float> cycled_momentum;  // by the schedule; nothing: the optimizer's own
     MomentumControl* momentum = nullptr;   // null if the job has none
-    // Only for optimizers that need whole tensors: where the tensors of the block end, the last one at size,
+    // Only for optimizers that need whole tensors: the ends of the block's tensors, the last one at size,
     // and memory for an average of contributions, as long as the block.
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;

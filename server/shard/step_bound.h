@@ -17,7 +17,7 @@ namespace catchment {
 
 class StepBound {
  public:
-  // The averaging of tau_mean where the job has no field for it.
+  // The averaging of tau_mean if the job has no field for it.
   static constexpr double kAveraging = 0.1;
 
   // Takes compensation.step_bound; if it is absent, there is no bound. `lowered`: the momentum that the compensation
@@ -26,7 +26,7 @@ class StepBound {
 
   // Takes a contribution's staleness into the mean, and returns the mean.
   double Add(double tau);
-  // Returns the factor of the learning rate where `wanted` is the one without the bound.
+  // Returns the factor of the learning rate; `wanted` is the factor without the bound.
   double Limit(double wanted) const;
 
   // Writes and reads staleness_mean.

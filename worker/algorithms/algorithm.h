@@ -48,12 +48,12 @@ class Algorithm {
   // Waits for the operation in flight. Call it before the destructor: the operation uses the algorithm's
   // memory.
   virtual absl::Status Settle() { return absl::OkStatus(); }
-  // Sends what has not been sent, and waits for operations in flight. Steps may follow.
+  // Sends everything that has not been sent, and waits for operations in flight. Steps may follow.
   virtual absl::Status Finish() = 0;
 
-  // Adds the state that the algorithm keeps between two steps, without what it has computed since its last
+  // Adds the state that the algorithm keeps between two steps, without everything computed since its last
   // contribution. If `at_version`, the next step is the first of a version of a synchronous job, which can be
-  // resumed there; then also adds what it has computed and contributes at the beginning of the version. Call
+  // resumed there; then also adds the contribution that it makes at the beginning of the version. Call
   // it after Settle; restore the state after Start.
   virtual void ListState(bool at_version, WorkerState* state) = 0;
 

@@ -8,7 +8,7 @@
 //
 // Shapes: weights and gradient as in trainable.h, in the order of Options.tensors; each is copied once, in
 // parts of 1 MiB. Threads: Plan may be called from one thread while another calls the rest. Errors: Train has
-// none to return (trainable.h): where the program fails, it returns before the pass is complete, status()
+// none to return (trainable.h): if the program fails, it returns before the pass is complete, status()
 // says why, and the gradient is of no use.
 #ifndef CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
 #define CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
@@ -67,7 +67,7 @@ class AttachedModel final : public Trainable {
   absl::Status Welcome(uint32_t worker);
 
   // Tells the program which samples a later Train is of: that of a minibatch with none is left out.
-  // ResourceExhausted where it is too far behind.
+  // ResourceExhausted if it is too far behind.
   absl::Status Plan(absl::Span<const uint32_t> samples);
   // Leaves out the steps that are planned and have not begun. No other thread may plan meanwhile.
   void SkipPlanned();
@@ -120,7 +120,7 @@ class AttachedModel final : public Trainable {
   absl::Status SendWeights(absl::Span<const float> weights, PassObserver* observer);
   absl::Status SetMetrics(const v1::FromProgram::Done& done);
   absl::Status AwaitGradient(uint64_t step, absl::Span<float> gradient, PassObserver* observer, Score* score);
-  // Everything from `begin` on is final; what was from *end on is taken already.
+  // Handles the program's message that the gradient is final from `begin`; from *end it was final before.
   absl::Status TakeGradient(uint64_t begin, uint64_t* end, absl::Span<float> gradient,
                             PassObserver* observer);
 

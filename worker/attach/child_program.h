@@ -1,4 +1,4 @@
-// A user's program as a child of the daemon, with all that it starts in one process group.
+// A user's program as a child of the daemon, with all its processes in one process group.
 //
 // None of the group outlives the daemon, however that ends: the kernel kills the child when the thread that
 // started it ends, and a watching process, which shares nothing with the daemon but a pipe, kills the whole
@@ -24,14 +24,14 @@ class ChildProgram {
  public:
   struct Options {
     std::string command;                   // for /bin/sh -c
-    std::vector<std::string> environment;  // "NAME=VALUE", in place of what the daemon has of that name
+    std::vector<std::string> environment;  // "NAME=VALUE", overrides the daemon's
     std::vector<int> fds;                  // which it keeps, under the same numbers
   };
 
-  // Its output goes where the daemon's goes; it has no input.
+  // It inherits the daemon's output, and has no input.
   static absl::StatusOr<std::unique_ptr<ChildProgram>> Start(const Options& options);
 
-  // Kills what is left of the group.
+  // Kills the remaining processes of the group.
   ~ChildProgram();
   ChildProgram(const ChildProgram&) = delete;
   ChildProgram& operator=(const ChildProgram&) = delete;

@@ -23,7 +23,7 @@ class PlanBoard {
 
   // Steps that were added, and so the number of the last one.
   uint64_t planned() const { return planned_; }
-  // Adds the next step. It takes the place of the one kSlots steps before.
+  // Adds the next step. It replaces the one kSlots steps before.
   void Add(absl::Span<const uint32_t> samples);
   // No steps after `last` count.
   void End(uint64_t last);

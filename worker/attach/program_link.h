@@ -28,7 +28,7 @@ class ProgramLink {
   ProgramLink(const ProgramLink&) = delete;
   ProgramLink& operator=(const ProgramLink&) = delete;
 
-  // Errors: what `look` says where the program is gone.
+  // Errors: the error of `look` if the program is gone.
   absl::Status Send(const v1::ToProgram& message);
 
   // Waits for the next message. Errors: Internal with the program's reason for Failed; InvalidArgument for

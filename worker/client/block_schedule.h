@@ -33,7 +33,7 @@ class BlockSchedule {
   bool OnItsWay(uint32_t block) const { return block < blocks_.size() && blocks_[block].stage == kOnItsWay; }
   // A block that is on its way.
   void Answered(int block);
-  // The connection broke: whatever was on its way is ready again.
+  // The connection broke: blocks on their way are ready again.
   void SendAgain();
 
   // Blocks that Next has not given out.

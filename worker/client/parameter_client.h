@@ -48,12 +48,12 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     std::string token;            // RegisterReply.token
   };
   struct Totals {
-    // Seconds that the caller was blocked: until the last block had left, and, of what has no output, until
-    // all were answered; and from then on until the output had come.
+    // Seconds that the caller was blocked: until the last block had left and, for operations without output, until
+    // all were answered; and then until the output had arrived.
     double push_seconds = 0;
     double pull_seconds = 0;
     double blocked_seconds() const { return push_seconds + pull_seconds; }
-    // Payloads, with what was sent again.
+    // Payloads, including repeated ones.
     uint64_t bytes_pushed = 0;
     uint64_t bytes_pulled = 0;
     // Durations of pushes with pull, and of exchanges: from the moment when the whole input was Ready until the whole output
@@ -90,7 +90,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   void Cancel();
 
   Totals totals() const;
-  // Returns for how long the caller has waited without a block being sent or answered; 0 where it does not wait.
+  // Returns for how long the caller has waited without a block being sent or answered; 0 if it does not wait.
   double stalled_seconds() const;
 
  private:

@@ -69,10 +69,10 @@ class ServerChannel final : public ShardStream::Owner {
   // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a stream
   // which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
   absl::StatusOr<double> CloseBroken(double now, double give_up_seconds);
-  // Opens a stream again, and sends again what was not answered.
+  // Reopens a stream, and resends the blocks that were not answered.
   void OpenAgain();
 
-  // Sends what is ready, on the thread of the connections.
+  // Sends the ready blocks, on the thread of the connections.
   void Wake() { stream_->Wake(); }
   // The same, on this thread.
   void Send() { stream_->Send(); }
@@ -92,7 +92,7 @@ class ServerChannel final : public ShardStream::Owner {
  private:
   // The last encoding of a block.
   struct Encoded {
-    size_t payload;  // where its bytes begin in payloads_
+    size_t payload;  // offset of its bytes in payloads_
     uint64_t sequence = 0;
     float scale = 1;
   };

@@ -9,7 +9,7 @@
 
 namespace catchment {
 
-// The memory only grows, so that what is used again and again stops allocating.
+// The memory only grows, so an object that is used repeatedly stops allocating.
 class AlignedFloats {
  public:
   static constexpr std::size_t kAlignment = 64;  // bytes

@@ -1,4 +1,4 @@
-// Random crops and mirror images of training samples, drawn anew for each sample in each epoch.
+// Random crops and mirror images of training samples, drawn for each sample in each epoch.
 //
 // With crop_padding p, zeros (of what the network sees, after normalization) are put around the image, p on
 // each side, and a window of its old size is cut out, at one of (2 p + 1)^2 places. With flip, half of the

@@ -54,7 +54,7 @@ class BatchLoader {
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   // A free buffer; null when the loader is being destroyed.
   LoadedBatch* WaitForFree() ABSL_LOCKS_EXCLUDED(mu_);
-  // True where `batch` is loaded; false at the end of the plans.
+  // True if `batch` is loaded; false at the end of the plans.
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
   void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -33,8 +33,8 @@ struct LoadedBatch {
   uint64_t tag = 0;
   std::vector<Span> spans;
   int64_t samples = 0;
-  AlignedFloats inputs;         // samples x C x H x W; data() may be null where there are no samples
-  std::vector<int32_t> labels;  // samples; none beside targets
+  AlignedFloats inputs;         // samples x C x H x W; data() may be null if there are no samples
+  std::vector<int32_t> labels;  // samples; none if there are targets
   AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
   std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
   // Samples without content (dataset.h) have neither inputs nor labels, and their index is the position.

@@ -12,7 +12,7 @@
 
 namespace catchment {
 
-// There may be only a number of samples, without content, for a model that looks at none: they take no
+// There may be only a number of samples, without content, for a model that reads none: they need no
 // memory.
 //
 // Shapes: a sample is input_shape(), row-major.

@@ -9,7 +9,7 @@
 namespace catchment {
 
 // A permutation of the samples for every epoch, by Fisher and Yates's shuffle: a function of (seed, epoch)
-// alone, so that all workers, also one that starts anew, agree on which sample is at which position.
+// alone, so that all workers, even restarted ones, agree on the sample at each position.
 //
 // Threads: not thread-safe; the last two epochs are kept.
 class EpochOrder {

@@ -24,9 +24,9 @@ std::string DimensionsToString(const std::vector<int64_t>& dimensions);
 
 // Reads a file of unsigned bytes with `rank` dimensions, gzipped or not (its content tells, not its name).
 // What is allocated follows what the file holds, not what its header claims.
-// Errors, each naming the file: those of OpenFile; Internal where the system refuses to read it;
+// Errors, each naming the file: those of OpenFile; Internal if the system refuses to read it;
 // InvalidArgument for another format, an empty dimension, or more than 1 GiB of values; DataLoss for a file
-// that is cut short, damaged, or goes on after its values.
+// that is cut short, damaged, or has bytes after its values.
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int rank);
 
 struct LabelledImages {

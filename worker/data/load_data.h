@@ -31,7 +31,7 @@ absl::StatusOr<DataSets> LoadMnist(const v1::Mnist& mnist, const DataPaths& path
 //
 // The samples are 3 x 32 x 32, with 10 classes, normalised by channel. The files are, each gzipped or not:
 // data_batch_1.bin to data_batch_5.bin, as many as there are, or train.bin; test_batch.bin, or test.bin.
-// Errors: NotFound where there is none, with the places that were searched; DataLoss for a damaged file;
+// Errors: NotFound if there is none, with the places that were searched; DataLoss for a damaged file;
 // InvalidArgument for a file that is not a sequence of records, or a label that is not a class, with file and
 // record.
 absl::StatusOr<DataSets> LoadCifar10(const v1::Cifar10& cifar10, const DataPaths& paths);

@@ -14,7 +14,7 @@ namespace catchment {
 // Threads: immutable. The file must not become shorter while it is mapped.
 class MappedFile {
  public:
-  // Errors, each naming the file: those of OpenFile; Internal where the system refuses to map it.
+  // Errors, each naming the file: those of OpenFile; Internal if the system refuses to map it.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -5,7 +5,7 @@
 //   `period` minibatches in a row without:  scale = 2 scale
 //
 // Source: Micikevicius et al. 2018, arXiv:1710.03740. It departs from PyTorch's GradScaler in taking the
-// minibatch again, where that one skips the step: so no process waits in vain for this worker's gradient.
+// minibatch again, whereas that one skips the step: so no process waits in vain for this worker's gradient.
 #ifndef CATCHMENT_WORKER_MODEL_LOSS_SCALE_H_
 #define CATCHMENT_WORKER_MODEL_LOSS_SCALE_H_
 

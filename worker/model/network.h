@@ -62,7 +62,7 @@ class Network final : public Trainable {
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient);
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
-  // Statistics are kept until the next call. At least one sample must come where the model has batch_norm.
+  // Statistics are kept until the next call. At least one sample is required if the model has batch_norm.
   void EstimateStatistics(absl::Span<const float> weights, absl::FunctionRef<bool(Minibatch*)> next) override;
   std::vector<Statistic> statistics() const override;
   // With batch_norm, EstimateStatistics comes first.

@@ -3,9 +3,9 @@
 //
 // Shapes: ranges are of the flat vector of parameters, one for each layer with parameters, or for each part
 // of a large layer. Both sequences cover the vector once: the forward one from its beginning to its end, the
-// backward one from its end to its beginning, or all at once where a gradient is only final when all of it is
+// backward one from its end to its beginning, or all at once if a gradient is only final when all of it is
 // known. Threads: called within the pass, by its thread. Errors: none. An observer that could not get the
-// weights keeps the reason to itself; the pass goes on with the weights that are there, and its result is to
+// weights keeps the reason to itself; the pass continues with the present weights, and its result is to
 // be discarded.
 #ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 #define CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_

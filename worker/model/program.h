@@ -1,6 +1,6 @@
-// A network's kernels for one batch size, linked: which kernel reads what, where its parameters are in the
-// flat vector, which relu is done by the layer before it, whose output may take the place of its input, and
-// whose input needs no gradient. Where several kernels read one activation, the gradients that they leave are
+// A network's kernels for one batch size, linked: the inputs of each kernel, the offsets of its parameters in the
+// flat vector, the relus that the previous layer computes, the outputs that may overwrite their inputs, and
+// the inputs that need no gradient. If several kernels read one activation, the gradients that they leave are
 // summed.
 #ifndef CATCHMENT_WORKER_MODEL_PROGRAM_H_
 #define CATCHMENT_WORKER_MODEL_PROGRAM_H_
@@ -50,10 +50,10 @@ class Program {
   static constexpr int64_t kNoStatistics = -1;
   struct Step {
     std::unique_ptr<Kernel> kernel;
-    std::unique_ptr<Fork> fork;  // where several read the output, otherwise null
+    std::unique_ptr<Fork> fork;  // if several read the output, otherwise null
     Range parameters;
     std::vector<Range> parts;            // of the parameters, in the flat vector; one or more
-    int64_t statistics = kNoStatistics;  // where its own begin among those of all layers
+    int64_t statistics = kNoStatistics;  // their offset among those of all layers
     bool backward = false;               // false before the first layer with parameters
   };
 

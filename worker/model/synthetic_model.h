@@ -1,5 +1,5 @@
-// Stands in for a network where only the load that training puts on servers and network is wanted: a step
-// takes its time by sleeping, so that many workers fit on few cores, and its gradient is made of fixed
+// Replaces a network if only the load of training on servers and network is needed: a step
+// sleeps, so that many workers fit on few cores, and its gradient consists of fixed
 // numbers.
 //
 //   step = step_ms, or with spread sigma > 0: step_ms * exp(sigma z - sigma^2 / 2), z standard normal, whose
@@ -11,7 +11,7 @@
 // sleeps to moments that are set at its beginning: a late awakening shortens the next sleep, and does not add
 // up. z follows from the seed and from the name of the minibatch's first sample.
 //
-// The gradient's values lie within +-0.001. They are written where the buffer does not hold them yet, by its
+// The gradient's values lie within +-0.001. They are written if the buffer does not hold them yet, by its
 // first and last value of a layer: a caller who leaves the gradient alone, or changes all of it, gets it
 // whole, and a buffer that stays as it was costs nothing.
 #ifndef CATCHMENT_WORKER_MODEL_SYNTHETIC_MODEL_H_

@@ -20,7 +20,7 @@ namespace catchment {
 
 struct Minibatch {
   const float* inputs = nullptr;    // of synthetic samples null
-  const int32_t* labels = nullptr;  // as inputs; null beside targets
+  const int32_t* labels = nullptr;  // as inputs; null if there are targets
   // Names each sample: dropout's masks follow from the seed and this. Give a sample another name in each
   // epoch. Only read by Train, and only if something there is left to chance.
   const uint64_t* sample_ids = nullptr;

@@ -1,7 +1,7 @@
 // The file formats of tables: each is read by one function, in the source file of its name. To add a format:
 // a function here, its source file, and its ending in files.cc.
 //
-// Errors: they name the file, and the row where a row is wrong. Those of MappedFile, and InvalidArgument for
+// Errors: they name the file, and the row if a row is wrong. Those of MappedFile, and InvalidArgument for
 // contents that do not fit `spec`; each format adds its own.
 #ifndef CATCHMENT_WORKER_DATA_TABLE_FORMATS_H_
 #define CATCHMENT_WORKER_DATA_TABLE_FORMATS_H_

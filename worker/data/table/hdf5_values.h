@@ -41,7 +41,7 @@ struct Hdf5Header {
 constexpr int64_t kHdf5ValuesBegin = 4096;
 static_assert(sizeof(Hdf5Header) <= kHdf5ValuesBegin);
 
-// Returns where the labels begin behind features of `bytes` bytes.
+// Returns the offset of the labels after features of `bytes` bytes.
 constexpr int64_t Hdf5LabelsBegin(int64_t bytes) { return (kHdf5ValuesBegin + bytes + 63) / 64 * 64; }
 
 // The descriptor of the memory in the child.

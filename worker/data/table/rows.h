@@ -66,7 +66,7 @@ std::string LabelWidths(const TargetShape& target);
 
 // Adds the label columns of a row, whose number IsLabelWidth accepts.
 // Errors: InvalidArgument that names the row, for NaN or infinity, a label that is not a class, a row
-// that is not one-hot, or a target outside [0, 1] where targets must be within it.
+// that is not one-hot, or a target outside [0, 1] if targets must be within it.
 absl::Status AddLabels(const TableSpec& spec, absl::Span<const double> columns, int64_t row, RowName name,
                        TableRows* rows);
 
