@@ -60,7 +60,7 @@ void FindHighMomentum(const v1::Job& job, std::vector<Warning>* warnings) {
            absl::StrCat(lower, ", use fewer workers, or use the preset staleness_aware, dana or sync.")});
 }
 
-// Returns true if who waits and what is sent are of the same kinds.
+// Returns true if consistency and contribution are of the same kinds.
 bool SameAxes(const v1::Algorithm& a, const v1::Algorithm& b) {
   return a.consistency().kind_case() == b.consistency().kind_case() &&
          a.contribution().kind_case() == b.contribution().kind_case();

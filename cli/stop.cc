@@ -71,7 +71,7 @@ std::string DescribeEnd(const v1::JobStatus& status) {
                                                    : ", without a checkpoint");
 }
 
-// Waits until the job has ended, and prints what it waits for.
+// Waits until the job has ended, and prints its phases.
 int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) {
   const SteadyClock clock;
   double answered = clock.Now();

@@ -33,7 +33,7 @@ bool HasBrackets(absl::string_view host) {
   return host.size() > 2 && host.front() == '[' && host.back() == ']';
 }
 
-// Returns what is wrong with an address; empty: nothing.
+// Returns the mistake in an address; empty if there is none.
 std::string Fault(absl::string_view address) {
   if (absl::StrContains(address, "://")) {
     return absl::StrCat(": leave out ", address.substr(0, address.find("://") + 3));

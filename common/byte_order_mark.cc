@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// Returns true if the first character takes more than one byte, one of which is 0 where it is a letter.
+// Returns true if the first character needs more than one byte; for a letter, one of them is 0.
 bool IsWide(absl::string_view content) {
   if (absl::StartsWith(content, "\xff\xfe") || absl::StartsWith(content, "\xfe\xff")) return true;
   return content.size() >= 2 && (content[0] == 0) != (content[1] == 0);

@@ -14,7 +14,7 @@
 namespace catchment {
 namespace {
 
-// After this time a peer whose machine has failed does not block what is sent to it.
+// After this time a peer whose machine has failed does not block messages to it.
 constexpr unsigned kUserTimeoutMs = 20'000;
 // The number of tries to find a port that is free at all addresses of a host.
 constexpr int kPortTries = 16;

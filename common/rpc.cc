@@ -26,7 +26,7 @@
 namespace catchment {
 namespace {
 
-// The number of bytes that a peer may send before they are read. A worker has requested what it receives, but
+// The number of bytes that a peer may send before they are read. A worker has requested everything that it receives, but
 // a server must not buffer much of a message that never ends.
 constexpr int kWorkerLookaheadBytes = 64 << 20;
 constexpr int kServerLookaheadBytes = 8 << 20;

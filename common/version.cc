@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-// Bazel's words where it knows none: in a build with --nostamp, or without a workspace status.
+// Bazel's words if it knows none: in a build with --nostamp, or without a workspace status.
 bool HasCommit() {
   return !kVersionCommit.empty() && kVersionCommit != "redacted" && kVersionCommit != "0" &&
          kVersionCommit != "Unknown";

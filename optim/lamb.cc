@@ -2,7 +2,7 @@
 //   g = min(max(g, -clip_value), clip_value)
 //   m = beta1 * m + (1 - beta1) * g ; v = beta2 * v + (1 - beta2) * g * g
 //   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay * w
-//   r = |w| / |u|  where both are above 0, otherwise 1
+//   r = |w| / |u|  if both are above 0, otherwise 1
 //   w -= lr * r * u
 // |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper's
 // algorithm, with its phi(|w|) = |w|; some implementations leave tensors of one dimension out, bound |w|, or

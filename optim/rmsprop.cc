@@ -3,9 +3,9 @@
 //   v = rho * v + (1 - rho) * g * g
 //   w -= lr * g / (sqrt(v) + epsilon)                                   without momentum
 //   b = mu * b + g / (sqrt(v) + epsilon) ; w -= lr * b                  with momentum mu
-// and centered (Graves 2013, arXiv:1308.0850), with an estimate of the gradient's variance in place of v:
-//   a = rho * a + (1 - rho) * g ; sqrt(max(v - a * a, 0)) in place of sqrt(v)
-// PyTorch calls rho alpha. It has no max: where a gradient hardly changes, rounding can make v - a * a
+// and centered (Graves 2013, arXiv:1308.0850), with an estimate of the gradient's variance instead of v:
+//   a = rho * a + (1 - rho) * g ; sqrt(max(v - a * a, 0)) instead of sqrt(v)
+// PyTorch calls rho alpha. It has no max: if a gradient hardly changes, rounding can make v - a * a
 // negative, and its weights become NaN. States: v, then b with momentum, then a if centered.
 #include "optim/implementation.h"
 

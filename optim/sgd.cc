@@ -68,7 +68,7 @@ std::string Describe(const v1::Optimizer& config) {
              : absl::StrCat("SGD with momentum: v = ", mu, " * v + g ; w -= lr * v");
 }
 
-// The presets set the learning rate and the momentum, where SGD is their optimizer.
+// The presets set the learning rate and the momentum, if SGD is their optimizer.
 constexpr OptimizerField kFields[] = {{"learning_rate", 0.01f}, {"momentum"}, {"nesterov"}};
 
 }  // namespace

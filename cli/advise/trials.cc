@@ -64,7 +64,7 @@ SimulationOptions OptionsOf(const Evidence& evidence) {
 }
 
 // With the noise scale N the noise of a minibatch of B samples has N / B times the square of the gradient, which is the mean
-// of the squared curvatures where training begins.
+// of the squared curvatures at the start of training.
 double NoiseOf(const Evidence& evidence) {
   const std::optional<double> scale = evidence.noise ? NoiseScale(*evidence.noise) : std::nullopt;
   if (!scale) return kUsualNoise;
@@ -317,7 +317,7 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
       Judge(&trials);
     }
   }
-  // Only what was repeated is known to train with other seeds.
+  // Only repeated candidates are known to train with other seeds.
   trials.recommended = std::min(trials.recommended, kRepeated);
   return trials;
 }

@@ -50,7 +50,7 @@ absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run
   fs::create_directories(directory + kManifests, error);
   std::string kustomization = kKustomization;
   if (!options.overlay.empty()) {
-    // kubectl takes no absolute paths of components.
+    // kubectl does not accept absolute paths of components.
     const fs::path overlay = fs::relative(options.overlay, directory + kManifests, error);
     absl::StrAppend(&kustomization, "components:\n  - ", Quoted(overlay.string()), "\n");
   }

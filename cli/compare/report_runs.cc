@@ -83,7 +83,7 @@ std::string ValueOf(const Fields& fields, const std::string& path) {
 }
 
 // Returns true for a field that does not distinguish runs in a report: one that has a place of its own there, or that
-// does not change what is trained.
+// does not change the training.
 bool IsIgnored(const std::string& path) {
   static const auto* const ignored = new std::set<std::string>{
       "workers", "seed", "name", "algorithm.preset", "model.initial_weights", "evaluation.keep_best"};
@@ -131,7 +131,7 @@ std::string ShortPath(const std::string& path, const std::set<std::string>& path
   return path;
 }
 
-// A run's directory, with what is read from it.
+// A run's directory, with its contents.
 struct FoundRun {
   std::string directory;
   v1::Job job;

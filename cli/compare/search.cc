@@ -22,7 +22,7 @@ class OpenSearch {
       : search_(search), halving_(search.rungs, promotion), directory_(directory) {}
 
   // Returns the runs that may begin and are not done. Those that are done end here, the best first: in any other order a
-  // trial might go on that is not among the best.
+  // trial might continue that is not among the best.
   std::vector<PlannedRun> Begin() {
     std::vector<PlannedRun> missing;
     while (true) {

@@ -76,7 +76,7 @@ std::vector<std::string> SqueueCommand(const SlurmPrograms& programs) {
 std::string ParseJobId(const std::string& output) {
   std::string id;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(output, '\n'))) {
-    // NUMBER or NUMBER;CLUSTER, besides warnings.
+    // NUMBER or NUMBER;CLUSTER, and warnings.
     const std::string number = line.substr(0, line.find(';'));
     if (IsNumber(number)) id = number;
   }

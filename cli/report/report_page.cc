@@ -142,7 +142,7 @@ std::string ScoreOf(const RunResult& run) {
   return run.loss.has_value() ? absl::StrFormat("loss %.4g", *run.loss) : "failed";
 }
 
-// Returns what was found for each algorithm with each number of workers, and at which cost.
+// Returns the result and the cost of the search for each algorithm with each number of workers.
 std::string FoundTable(const Comparison& comparison) {
   TableRows rows = {{"algorithm", "workers", "learning rate", "momentum", "set by", "cost of the search"}};
   std::set<std::pair<std::string, int>> seen;

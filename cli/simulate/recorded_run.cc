@@ -113,7 +113,7 @@ struct SquareSum {
 // Returns the relative standard deviation of one step, from the intervals between lines of metrics. Differences between
 // consecutive intervals (Allan's variance) are free of what slows a worker down for longer, such as other processes on its
 // machine, which is not a property of single steps. What all workers have in common at a time, such as the load of a
-// machine that they share, makes none wait for another: it is subtracted where several workers trained.
+// machine that they share, makes none wait for another: it is subtracted if several workers trained.
 double StepDeviation(const std::string& metrics, double batch_size) {
   std::map<std::pair<int, int>, std::vector<Difference>> differences;  // by the lines of the two intervals
   for (const auto& [worker, intervals] : IntervalsByWorker(metrics, batch_size)) {

@@ -23,7 +23,7 @@ constexpr NetworkModel kDefaultNetwork = {.bytes_per_second = 1.25e9, .latency =
 // The share of the free memory that workers may take.
 constexpr double kMemoryShare = 0.8;
 
-// Returns what is modelled, for the report and the record of the directory.
+// Describes the modelled cluster, for the report and the record of the directory.
 std::string Describe(const SimulateOptions& options, const SimulationOptions& simulation) {
   const std::string step = simulation.step ? ToString(*simulation.step) : "of model.synthetic";
   std::string words = absl::StrCat("step ", step, ", start ", StartText(simulation.start), ", network ",

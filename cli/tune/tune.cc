@@ -134,7 +134,7 @@ std::vector<std::optional<double>> ImportanceOf(const TuneResult& result) {
   return all;
 }
 
-// Writes the report and the best job, and prints where they are.
+// Writes the report and the best job, and prints their paths.
 absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, const Trials& trials,
                          const std::string& directory, std::ostream* out) {
   const std::string page = directory + kReportPage, json = directory + kReportJson;

@@ -41,7 +41,7 @@ bool IsStatistic(absl::string_view tensor) {
 
 using TensorsByName = std::map<absl::string_view, const TensorSpec*>;
 
-// Returns what is wrong with the statistic itself; empty: nothing.
+// Returns the mistake in the statistic itself; empty if there is none.
 std::string DescribeProblem(const v1::Statistic& statistic, const TensorsByName& tensors, bool external) {
   if (tensors.count(statistic.name()) > 0) {
     return "is a weight of the model; rename the parameter, because a statistic must not replace it";

@@ -11,7 +11,7 @@ namespace {
 // Indices of values are counted in 31 bits on the wire.
 constexpr int64_t kMostParameters = INT32_MAX;
 
-// Returns the tensor's values, at most kMostParameters + 1; 0 where a dimension is wrong.
+// Returns the tensor's values, at most kMostParameters + 1; 0 if a dimension is wrong.
 int64_t CheckShape(const v1::ExternalTensor& tensor, const std::string& path, Problems* problems) {
   int64_t size = 1;
   for (const int64_t dimension : tensor.shape()) {

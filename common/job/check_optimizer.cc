@@ -43,7 +43,7 @@ std::vector<std::string> NamesOf(absl::FunctionRef<bool(const OptimizerKind&)> f
   return names;
 }
 
-// The fields that only some kinds have, and what their values must be where they are numbers.
+// The fields that only some kinds have, and the limits of those that are numbers.
 struct KindField {
   const char* name;
   void (Problems::*check)(const std::string& path, double value) = nullptr;
@@ -55,7 +55,7 @@ constexpr KindField kKindFields[] = {
     {"epsilon", &Problems::Positive},  {"trust_coefficient", &Problems::Positive},
 };
 
-// Checks that `field` is not set where the optimizer's kind does not have it, and otherwise its value.
+// Checks that `field` is not set if the optimizer's kind does not have it, and otherwise its value.
 void CheckKindField(const KindField& field, const v1::Optimizer& optimizer, Problems* problems) {
   const google::protobuf::Reflection& reflection = *optimizer.GetReflection();
   const auto* const descriptor = optimizer.GetDescriptor()->FindFieldByName(field.name);

@@ -233,7 +233,7 @@ void FillBeside(uint32_t usual, v1::Compensation* compensation) {
     compensation->set_of(v1::Compensation::STEP);
 }
 
-// Returns the paths of all that changes contributions or their steps.
+// Returns the paths of all settings that change contributions or their steps.
 std::vector<std::string> Parts(const v1::Compensation& compensation) {
   std::vector<std::string> parts;
   if (!compensation.has_none()) parts.push_back(absl::StrCat(kPath, KindName(compensation)));

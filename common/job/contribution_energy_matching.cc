@@ -16,7 +16,7 @@ void FillDefaults(uint32_t workers, v1::Contribution* contribution) {
   CATCHMENT_DEFAULT(config, energy, 1);
 }
 
-// The servers add what they receive; all else is the workers'.
+// The servers add the contributions; everything else happens on the workers.
 void CheckServers(const v1::Optimizer& optimizer, const std::string& path, Problems* problems) {
   CheckServersAreSgd(optimizer, "energy_matching", problems);
   problems->Require(

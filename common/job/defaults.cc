@@ -83,7 +83,7 @@ void FillWorkerScaling(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_optimizer(), worker_scaling, v1::Optimizer::NO_SCALING);
 }
 
-// Sets the fields of the optimizer's kind (optim/) that have defaults. They are PyTorch's, where it has the
+// Sets the fields of the optimizer's kind (optim/) that have defaults. They are PyTorch's, if it has the
 // kind.
 void FillKind(v1::Optimizer* optimizer) {
   const OptimizerKind* const kind = FindOptimizerKind(optimizer->kind());

@@ -132,7 +132,7 @@ std::vector<std::string> ParseItems(absl::string_view text, const FieldDescripto
   return items;
 }
 
-// `path` is where *message stands, for errors.
+// `path` is the path of *message, for errors.
 absl::Status SetMessage(const std::string& text, const std::string& path, Message* message) {
   if (!absl::StartsWith(text, "{") || !absl::EndsWith(text, "}")) {
     return Problem(

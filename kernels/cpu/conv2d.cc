@@ -1,4 +1,4 @@
-// Conv2d, on oneDNN, and on loops of our own where oneDNN's compiled kernels are slow. How each of the three
+// Conv2d, on oneDNN, and on our own loops if oneDNN's compiled kernels are slow. How each of the three
 // passes is computed (layouts and algorithm) is chosen when the kernel is created: conv_choice.h.
 #include <utility>
 

@@ -14,7 +14,7 @@
 namespace catchment {
 namespace {
 
-// Returns the result of f(), or a status where it throws oneDNN's exceptions.
+// Returns the result of f(), or a status if it throws oneDNN's exceptions.
 template <typename F>
 auto CatchErrors(const std::string& what, F f) -> decltype(f()) {
   try {

@@ -218,7 +218,7 @@ class CpuLstm final : public Kernel {
     }
   }
 
-  // Returns where the values of a sample at a step begin in the output.
+  // Returns the offset of a sample's values at a step in the output.
   int64_t OutputOffset(int64_t t, int64_t sample) const {
     return (sequences_ ? sample * steps_ + t : sample) * units_;
   }

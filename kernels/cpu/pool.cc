@@ -1,4 +1,4 @@
-// Max and average pooling on oneDNN, in the layout of the input, or in another one where oneDNN has only
+// Max and average pooling on oneDNN, in the layout of the input, or in another one if oneDNN has only
 // reference loops for that. For the maximum, a workspace records which value of each window was the largest.
 // The average of whole channels is computed in loops of our own.
 #include "kernels/cpu/activation.h"
@@ -93,7 +93,7 @@ class CpuPool final : public Kernel {
   pooling_forward::primitive_desc forward_description_;
   InputPort input_;
   CpuActivation output_;
-  memory workspace_;  // where the maxima are
+  memory workspace_;  // the positions of the maxima
   std::optional<Operation> forward_;
   std::optional<Operation> backward_;
 };

@@ -72,7 +72,7 @@ class BatchNorm final : public Layer {
   }
 
   // Computes mean and variance of the rows first .. first + rows - 1 in one pass, from the sums of d and d^2, where d is the
-  // difference from the first row. That row is a sample of the same values, so nothing is lost where the mean is large.
+  // difference from the first row. That row is a sample of the same values, so no precision is lost if the mean is large.
   template <int kWidth>
   void Measure(int group, int64_t first, int64_t rows) {
     const int channels = channels_;

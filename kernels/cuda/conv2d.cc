@@ -12,7 +12,7 @@
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
 // since sums are float32.
 //
-// Where cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the channels fill
+// If cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the channels fill
 // the 16 bytes that tensor cores load. Those in FLOAT32 stay products, since cuDNN may round their factors to TF32.
 #include <algorithm>
 #include <optional>
@@ -280,7 +280,7 @@ class Conv2d final : public Layer {
   const float* Bias(int group) const {
     return bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
   }
-  // The whole input as a factor, where it is not read as patches.
+  // The whole input as a factor, if it is not read as patches.
   const void* Input() const { return input_factor_ ? input_factor_->data() : input_.value; }
   const void* OutputGradient(int64_t sample, int group) const {
     return Offset(*device_,

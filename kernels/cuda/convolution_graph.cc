@@ -11,7 +11,7 @@ DataType TypeOf(Precision precision) {
   return precision == Precision::kFloat16 ? DataType::kHalf : DataType::kFloat;
 }
 
-// cuDNN's dimensions are samples, channels, height and width, whatever the order in memory.
+// cuDNN's dimensions are samples, channels, height and width, regardless of the order in memory.
 std::vector<int64_t> Dimensions(int64_t samples, int64_t channels, int64_t height, int64_t width) {
   return {samples, channels, height, width};
 }
@@ -212,7 +212,7 @@ std::vector<Descriptor> ConvolutionGraph::ListConfigs(const Descriptor* device) 
     heuristics.Set(Attribute::kHeuristicsGraph, *parts_.back());
     heuristics.Set(Attribute::kHeuristicsMode, Type::kHeuristicsMode, mode);
     if (device != nullptr) heuristics.Set(Attribute::kHeuristicsDevice, *device);
-    // It fails where cuDNN knows nothing of such a graph.
+    // It fails if cuDNN does not support such a graph.
     if (api_.Finalize(heuristics.raw()) != kSuccess) continue;
     constexpr int64_t kMostConfigs = 64;
     std::vector<Descriptor> configs;

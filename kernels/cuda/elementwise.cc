@@ -146,7 +146,7 @@ void WithPacks(const Tensor& tensor, F f) {
 }
 
 // The sum of two activations. It computes the outputs of batch norms that nothing else reads, so that norm, sum and relu are one
-// kernel. Gradients of both are that of the sum: where they allow it they share its memory, and nothing is copied.
+// kernel. Gradients of both are that of the sum; if they allow it they share its memory, and nothing is copied.
 class Add final : public Layer {
  public:
   Add(Device* device, const CatchmentCudaLayer& spec, Tensor* first, Tensor* second)

@@ -77,7 +77,7 @@ struct Finish {
   }
 };
 
-// For messages, with all that cuBLASLt chooses an algorithm by.
+// For messages, with all properties by which cuBLASLt chooses an algorithm.
 std::string Describe(const GemmSpec& spec, Precision precision) {
   const auto matrix = [](const char* name, bool transposed, int64_t rows, int64_t columns, int64_t stride,
                          int alignment) {

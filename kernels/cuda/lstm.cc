@@ -1,7 +1,7 @@
 // Hochreiter and Schmidhuber 1997, in PyTorch's order of gates: input i, forget f, cell g, output o.
 //   i, f, o = sigmoid, g = tanh of (x_t W_ih' + b_ih + h_(t-1) W_hh' + b_hh)
 //   c_t = f c_(t-1) + i g          h_t = o tanh(c_t)
-// The products with x are computed for all steps at once. Where a block has a thread for each unit, the others are computed
+// The products with x are computed for all steps at once. If a block has a thread for each unit, the others are computed
 // within one kernel for all steps, forward and backward: a block has the sequence of a sample. Its products with W_hh are
 // float32's in every precision, since tensor cores cannot be used for one sample. Wider layers have a matrix product and a
 // kernel in each step.

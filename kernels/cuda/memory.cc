@@ -1,4 +1,4 @@
-// Accounts for the device's memory: what layers have allocated, and what they would need if there is too
+// Accounts for the device's memory: the layers' allocations, and their needs if there is too
 // little; and for the host's memory that is pinned.
 #include <algorithm>
 #include <cstdint>

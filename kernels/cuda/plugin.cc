@@ -1,4 +1,4 @@
-// libcatchment_cuda.so. It is linked to cuBLAS, so it can be opened only where cuBLAS is installed; the
+// libcatchment_cuda.so. It is linked to cuBLAS, so it can be opened only if cuBLAS is installed; the
 // program that opens it also runs without. It does not log: errors are returned to the caller.
 #include "kernels/cuda/plugin.h"
 

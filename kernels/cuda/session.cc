@@ -42,7 +42,7 @@ struct Reader : Node {
   std::vector<std::unique_ptr<Flattening>> flattenings;  // of the images that are read as vectors
   std::unique_ptr<T> node;
 
-  // Returns the input, or what it is flattened to.
+  // Returns the input, or its flattened form.
   Tensor* Flat(Device* device, Tensor* input, const CatchmentCudaShape& shape) {
     if (!input->is_image() || input->area() == 1 || shape.kind == 0) return input;
     flattenings.push_back(std::make_unique<Flattening>(device, *input));

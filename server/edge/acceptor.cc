@@ -224,7 +224,7 @@ void Acceptor::Pass(Fd fd, bool watched, double now) {
 void Acceptor::PassWatched(double now) {
   for (auto at = watched_.begin(); at != watched_.end();) {
     Watched& watched = at->second;
-    // Connections of peers that have given up take no turn.
+    // Connections of peers that have given up are skipped.
     while (!watched.waiting.empty() && now >= watched.next) {
       Fd fd = std::move(watched.waiting.front());
       watched.waiting.pop_front();

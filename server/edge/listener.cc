@@ -35,7 +35,7 @@ void LimitConnections(grpc::ServerBuilder* builder) {
   }
 }
 
-// Returns where to listen for HOST:PORT, and says so if it is elsewhere than at HOST's addresses.
+// Returns the address on which to listen for HOST:PORT, and logs it if it is not one of HOST's addresses.
 std::string WhereToListen(const std::string& address) {
   const std::vector<std::string> addresses = Resolve(HostOf(address));
   std::string at = AddressToListenOn(address, addresses);

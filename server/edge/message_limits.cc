@@ -56,7 +56,7 @@ constexpr FieldLimit kLimits[] = {
     {"GetLeaseRequest.wait_seconds", kNumber, kWaitSeconds},
     {"GetLeaseRequest.worker", kNumber, kWorkers - 1},
     {"GetStatusRequest.again_in_seconds", kNumber, kPollSeconds},
-    // Negative where noise hides them.
+    // Negative if noise hides them.
     {"GradientNoise.squared_gradient"},
     {"GradientNoise.trace"},
     {"GradientNoise.updates"},
@@ -97,7 +97,7 @@ constexpr FieldLimit kLimits[] = {
     {"ProgramMetric.sum"},
     {"Progress.bytes_pulled"},
     {"Progress.bytes_pushed"},
-    // The master refuses negative times, and what it has not assigned.
+    // The master refuses negative times, and steps that it has not assigned.
     {"Progress.compute_seconds"},
     {"Progress.correct"},
     {"Progress.data_seconds"},

@@ -39,7 +39,7 @@ constexpr CallRule kCallRules[] = {
     {"catchment.v1.MasterService.KeepBest", kEvaluatorRole},
     {"catchment.v1.MasterService.SaveWorkerState", kWorkerRole},
     {"catchment.v1.MasterService.LoadWorkerState", kWorkerRole},
-    // Members ask whether the job goes on.
+    // Members ask whether the job continues.
     {"catchment.v1.MasterService.GetStatus", kMembers | kOperatorRole},
     {"catchment.v1.MasterService.Stop", kOperatorRole},
     {"catchment.v1.ShardService.Train", kWorkerRole},

@@ -118,7 +118,7 @@ void TrainStream::WriteNext() {
 bool TrainStream::MustWait() {
   if (context_.log == nullptr) return false;
   if (waits_for_standby_) return true;
-  // With a full window nothing is read, so that this is all that can end the stream of a server that ends.
+  // With a full window nothing is read, so only this can end the stream of a server that ends.
   const auto wait = context_.log->Await(answers_[0].change, [self = shared_from_this()](bool acknowledged) {
     MutexLock lock(&self->mu_);
     self->waits_for_standby_ = false;

@@ -49,7 +49,7 @@ void AddBest(const v1::JobStatus& status, Json* object) {
   (*object)["ended_early"] = status.ended_early().empty() ? Json() : Json(status.ended_early());
 }
 
-// Adds the gradient noise scale, and what it is computed from.
+// Adds the gradient noise scale and its numerator and denominator.
 void AddNoise(const v1::JobStatus& status, Json* object) {
   const std::optional<v1::GradientNoise> noise = TotalNoise(status);
   const std::optional<double> scale = noise ? NoiseScale(*noise) : std::nullopt;

@@ -152,7 +152,7 @@ double Block::ShareApplied(const CommandedState& commanded) const {
 float Block::LearningRateNow(const CommandedState& commanded) const {
   const v1::Job& job = context_.job;
   double rate = commanded.plateau_factor * LearningRate(job.optimizer(), ShareApplied(commanded));
-  // Members are counted only where the rate depends on their number.
+  // Members are counted only if the rate depends on their number.
   if (const auto scaling = job.optimizer().worker_scaling(); scaling != v1::Optimizer::NO_SCALING) {
     rate *= WorkerScale(scaling, commanded.gate.ActiveMembers(state_.version()), job.workers());
   }

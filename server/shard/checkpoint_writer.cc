@@ -22,7 +22,7 @@ constexpr size_t kWithSteps = 2;
 constexpr int kNiceness = 19;
 
 // Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone does not
-// keep checkpoints from slowing training down: what is written fills caches and memory's bandwidth.
+// keep checkpoints from slowing training down: writing uses caches and memory bandwidth.
 class Rests {
  public:
   void AfterPart() {

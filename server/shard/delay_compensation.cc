@@ -5,7 +5,7 @@
 namespace catchment {
 namespace {
 
-// Returns the Taylor term without lambda. In this order the term is 0 where the weight has not changed, even
+// Returns the Taylor term without lambda. In this order the term is 0 if the weight has not changed, even
 // if the square of the gradient exceeds float32's range.
 inline float TaylorTerm(float g, float moved) { return g * (g * moved); }
 

@@ -65,7 +65,7 @@ std::vector<std::string> Places(const v1::Mnist& mnist, const DataPaths& paths) 
   return places;
 }
 
-// "" where every variable that names a place is set, or none is looked at.
+// "" if every variable that names a place is set, or none is used.
 std::string UnsetVariables(const v1::Mnist& mnist, const DataPaths& paths) {
   if (!mnist.directory().empty()) return "";
   std::vector<const char*> unset;

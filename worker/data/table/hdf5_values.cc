@@ -166,7 +166,7 @@ absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
   return CheckMemory(data, std::max(bytes, chunk_bytes));
 }
 
-// Checks that the values take no more memory than what is stored of them can hold, so that a damaged file cannot
+// Checks that the values need no more memory than their stored bytes can hold, so that a damaged file cannot
 // make the library or the reader allocate what its header claims.
 absl::Status CheckSize(const DataSet& data) {
   const size_t value_bytes = H5Tget_size(data.type.id());
