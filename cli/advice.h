@@ -34,14 +34,14 @@ std::vector<Warning> Advise(const v1::JobStatus& status);
 // Returns the warnings that follow from a job alone (job_advice.cc). `job` is complete and valid.
 std::vector<Warning> AdviseJob(const v1::Job& job);
 
-// Returns the momentum that the optimizer's and asynchrony's add up to: 1 - (1 - mu) / (1 + tau), with the mean staleness
-// tau (Mitliagkas et al. 2016, arXiv:1605.09774).
+// Returns the momentum that the optimizer's and asynchrony's add up to: 1 - (1 - mu) / (1 + tau), with the
+// mean staleness tau (Mitliagkas et al. 2016, arXiv:1605.09774).
 double TotalMomentum(double staleness, double momentum);
 // Beyond this total, the presets without compensation trained less accurately (docs/results/staleness.md).
 inline constexpr double kMaxTotalMomentum = 0.97;
 
-// Returns the learning rate with which the job would make the steps of its preset at the expected staleness; nothing if
-// that is not known, or nothing is stale. `job` is complete and valid.
+// Returns the learning rate with which the job would make the steps of its preset at the expected staleness;
+// nothing if that is not known, or nothing is stale. `job` is complete and valid.
 std::optional<double> RateAtExpectedStaleness(const v1::Job& job);
 
 // Returns the mean staleness that is expected of a job's algorithm, in versions.

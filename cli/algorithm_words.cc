@@ -169,7 +169,8 @@ std::string Patience(const v1::Evaluation& evaluation) {
                       " for ", Plural(evaluation.patience(), "evaluation"), " in a row");
 }
 
-// " (last_minibatch: MERGE; the last minibatch of an epoch has 65)"; "" if an epoch's steps are all of one size.
+// " (last_minibatch: MERGE; the last minibatch of an epoch has 65)"; "" if an epoch's steps are all of one
+// size.
 std::string MergedMinibatch(const JobFacts& facts) {
   const int64_t step = static_cast<int64_t>(SamplesPerStep(facts.job()));
   const int64_t rest = facts.train_samples() % step;

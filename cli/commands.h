@@ -18,14 +18,15 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
-// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/kubernetes/manifests.h). Exit code 0: printed; 1: the
-// job is not valid.
+// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/kubernetes/manifests.h). Exit
+// code 0: printed; 1: the job is not valid.
 int RunManifests(const std::vector<std::string>& args, const Streams& streams);
 
 // `catchment examples DIR`: writes the examples, which the program contains (cli/examples.h), to DIR.
 int RunExamples(const std::vector<std::string>& args, const Streams& streams);
 
-// `catchment stop MASTER`: stops a running job and waits for its end. Exit code 0: it has ended; 1: it has failed, or refuses;
+// `catchment stop MASTER`: stops a running job and waits for its end. Exit code 0: it has ended; 1: it has
+// failed, or refuses;
 // 3: no master could be reached; 128 + N: signal N ended the command.
 int RunStop(const std::vector<std::string>& args, const Streams& streams);
 

@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kUsage[] = R"(catchment completion bash|zsh
 
-Prints a script that completes subcommands, flags and their values, for catchment, catchment_server and catchment_worker.
+Prints a script that completes subcommands, flags and their values, for catchment, catchment_server and
+catchment_worker.
 
 Examples:
   source <(catchment completion bash)

@@ -19,8 +19,8 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment examples DIR
 
-Writes job files to run or to start from, and programs in Python that train their own models, to DIR. If a file exists
-with different content, nothing is written.
+Writes job files to run or to start from, and programs in Python that train their own models, to DIR. If a
+file exists with different content, nothing is written.
 
 Example:
   catchment examples examples && catchment train examples/drawn_digits.textproto --workers=2

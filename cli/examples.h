@@ -1,5 +1,5 @@
-// The files of examples/ and the script that fetches MNIST, which the program contains, so that an installation has them
-// wherever it is. cli/BUILD generates the definition.
+// The files of examples/ and the script that fetches MNIST, which the program contains, so that an
+// installation has them wherever it is. cli/BUILD generates the definition.
 #ifndef CATCHMENT_CLI_EXAMPLES_H_
 #define CATCHMENT_CLI_EXAMPLES_H_
 

@@ -13,8 +13,8 @@ namespace health = grpc::health::v1;
 
 constexpr char kUsage[] = R"(catchment health HOST:PORT|DIR [flags]
 
-Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. DIR, the --out of a run, stands for
-its master. Names of services:
+Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. DIR, the --out of a run,
+stands for its master. Names of services:
   (none)                       the process: SERVING as long as it runs
   catchment.v1.ShardService    the server's shard, and by its index:
   shard-INDEX                  SERVING while the job trains

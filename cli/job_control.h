@@ -27,8 +27,8 @@ absl::Status CheckMasterFlags(MasterFlags* flags);
 
 // Returns true if the text is a directory rather than an address.
 bool IsRunDirectory(const std::string& master);
-// Returns the address: of a directory, the one that its master has written there. Errors: NotFound if there is none, with what
-// to do; FailedPrecondition if it is neither local nor secure.
+// Returns the address: of a directory, the one that its master has written there. Errors: NotFound if there
+// is none, with what to do; FailedPrecondition if it is neither local nor secure.
 absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags);
 
 // Returns true if the job is DONE, STOPPED or FAILED.

@@ -43,17 +43,17 @@ struct ClusterPlan {
   std::string device;      // empty: the job's
   std::string program;     // of the workers and the evaluator; empty: none
   bool resume = false;
-  // A directory for the servers' Unix sockets; empty: they take free ports of 127.0.0.1, which every user of the machine
-  // can reach.
+  // A directory for the servers' Unix sockets; empty: they take free ports of 127.0.0.1, which every user of
+  // the machine can reach.
   std::string sockets;
 };
 
-// A new directory with mode 0700, which the destructor removes with its content: other users of the machine cannot
-// connect to the sockets in it.
+// A new directory with mode 0700, which the destructor removes with its content: other users of the machine
+// cannot connect to the sockets in it.
 class SocketDirectory {
  public:
-  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR, /tmp or `last_resort`, in the first that exists and whose path is short
-  // enough for a socket's. Errors: that of the last attempt.
+  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR, /tmp or `last_resort`, in the first that exists and whose path
+  // is short enough for a socket's. Errors: that of the last attempt.
   static absl::StatusOr<SocketDirectory> Create(const std::string& last_resort);
   SocketDirectory(SocketDirectory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
   ~SocketDirectory();
@@ -83,8 +83,8 @@ struct Departure {
 // out/logs/worker-1.log:" and those lines.
 std::string ToString(const Departure& departure);
 
-// Return the command lines of the processes. `master` is the master's address, and `address` that of a server that is
-// started again.
+// Return the command lines of the processes. `master` is the master's address, and `address` that of a server
+// that is started again.
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
                       const std::string& address = "");
 Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master);

@@ -34,8 +34,8 @@ std::string Escaped(absl::string_view text) {
   return absl::StartsWith(escaped, ".") ? absl::StrCat("\\&", escaped) : escaped;
 }
 
-// Returns lines of help: those that are indented, below a line that ends with a colon, stay as they are, and the others fill
-// paragraphs. The first paragraph begins with `first`.
+// Returns lines of help: those that are indented, below a line that ends with a colon, stay as they are, and
+// the others fill paragraphs. The first paragraph begins with `first`.
 std::string Body(absl::string_view text, absl::string_view first) {
   std::string body;
   absl::string_view previous;

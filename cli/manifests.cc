@@ -13,12 +13,13 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment manifests JOB --image=IMAGE [flags]
 
-Prints the Kubernetes manifests of a job for `kubectl apply`: the job file with all defaults, a volume for results, servers (a
-StatefulSet), workers and evaluators (Jobs), and a NetworkPolicy. Every number and name is given here, and nothing needs to be
-edited. Jobs with different names share a namespace. Requires Kubernetes 1.29.
+Prints the Kubernetes manifests of a job for `kubectl apply`: the job file with all defaults, a volume for
+results, servers (a StatefulSet), workers and evaluators (Jobs), and a NetworkPolicy. Every number and name is
+given here, and nothing needs to be edited. Jobs with different names share a namespace. Requires Kubernetes
+1.29.
 
 Examples:
-  catchment manifests job.textproto --image=registry.example/catchment:0.1.0 --workers=8 --servers=2 > job.yaml
+  catchment manifests job.textproto --image=registry.example/catchment:0.1.0 --workers=8 > job.yaml
   kubectl apply -f job.yaml
   kubectl exec catchment-server-0 -- catchment status --watch
   kubectl wait --for=condition=complete job/catchment-worker --timeout=-1s
@@ -33,8 +34,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Deleting the manifests deletes the volume NAME-out with the results. Changes beyond these flags, such as node selectors, are
-patches of kustomize with job.yaml as a resource.
+Deleting the manifests deletes the volume NAME-out with the results. Changes beyond these flags, such as node
+selectors, are patches of kustomize with job.yaml as a resource.
 
 Exit code: 0: printed; 1: the job is not valid (all errors are listed); 2: wrong command line.
 )";

@@ -20,13 +20,13 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment pack JOB --out=DIR [flags]
 
-Writes the training and test sets of a job as packed shards, DIR/train-00000.shard, ..., and prints the `data` to put
-into the job instead of its own. Shards are mapped into memory: workers start at once regardless of the size of the data,
-and all workers of a machine share one copy. Images of bytes remain bytes.
+Writes the training and test sets of a job as packed shards, DIR/train-00000.shard, ..., and prints the `data`
+to put into the job instead of its own. Shards are mapped into memory: workers start at once regardless of the
+size of the data, and all workers of a machine share one copy. Images of bytes remain bytes.
 
 Examples:
   catchment pack examples/mnist_cnn.textproto --out=shards
-  catchment pack job.textproto --set data.table.directory=/data/rows --out=/data/shards --rows_per_shard=100000
+  catchment pack job.textproto --set data.table.directory=/data/rows --out=/data/shards
 )";
 
 constexpr char kNotes[] = "\nExit code: 0: done; 1: failed; 2: wrong command line.\n";

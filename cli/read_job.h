@@ -20,8 +20,8 @@ namespace catchment {
 // Declares --set.
 void AddSetFlag(std::vector<std::string>* set, FlagSet* flags);
 
-// Prints why the job of the file at `path` is not valid, or cannot be read; `path` is empty for one that a program described.
-// Returns kExitFailed.
+// Prints why the job of the file at `path` is not valid, or cannot be read; `path` is empty for one that a
+// program described. Returns kExitFailed.
 int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err);
 
 // Reads a job file, applies the overrides `set`, "path=value" (common/job/text_format.h), and fills in all

@@ -30,8 +30,9 @@ constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment status HOST:PORT|DIR [flags]
 
-Shows the status of a job: progress, workers, servers, the last events, and warnings about delays, with advice. HOST:PORT
-is the server with index 0, and DIR the --out of a run, whose result is shown if it has ended. Default: $CATCHMENT_MASTER.
+Shows the status of a job: progress, workers, servers, the last events, and warnings about delays, with
+advice. HOST:PORT is the server with index 0, and DIR the --out of a run, whose result is shown if it has
+ended. Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment status node0:7000

@@ -16,8 +16,8 @@ namespace catchment {
 // The largest number of columns of the table.
 constexpr int kStatusColumns = 100;
 
-// Returns the status as human-readable text: job, progress, members, shards, events, and warnings with advice.
-// Rates are those between `before`, an earlier status, and `status`; without `before` see
+// Returns the status as human-readable text: job, progress, members, shards, events, and warnings with
+// advice. Rates are those between `before`, an earlier status, and `status`; without `before` see
 // common/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 

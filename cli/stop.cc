@@ -22,8 +22,9 @@ constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment stop HOST:PORT|DIR [flags]
 
-Stops a running job in order and waits for its end: workers leave, a last checkpoint is written, and all daemons exit.
-`--resume` can continue the job later. HOST:PORT is the server with index 0, and DIR the --out of a run.
+Stops a running job in order and waits for its end: workers leave, a last checkpoint is written, and all
+daemons exit. `--resume` can continue the job later. HOST:PORT is the server with index 0, and DIR the --out
+of a run.
 Default: $CATCHMENT_MASTER.
 
 Examples:
@@ -33,8 +34,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: the job has ended; 1: it has failed, or does not accept the request; 2: wrong command line; 3: no master could be
-reached; 128 + N: signal N ended the command, but the job still stops.
+Exit code: 0: the job has ended; 1: it has failed, or does not accept the request; 2: wrong command line; 3:
+no master could be reached; 128 + N: signal N ended the command, but the job still stops.
 )";
 
 struct Options {

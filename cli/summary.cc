@@ -96,7 +96,8 @@ std::string TimeSplit(const nlohmann::json& summary) {
   return all > 0 ? absl::StrJoin(shares, ", ") : "";
 }
 
-// Returns true if servers were started after the job's beginning, so that they have counted only a part of it.
+// Returns true if servers were started after the job's beginning, so that they have counted only a part of
+// it.
 bool IsPart(const nlohmann::json& summary) {
   const auto computed = summary.find("computed_samples");
   return computed != summary.end() && computed->is_number() && *computed < summary.value("samples", 0.0);

@@ -18,7 +18,8 @@ namespace catchment {
 
 class TemporaryDirectory {
  public:
-  // Creates NAME-XXXXXX, with a random character for each X, in the system's directory for temporary files. Errors: the system's.
+  // Creates NAME-XXXXXX, with a random character for each X, in the system's directory for temporary files.
+  // Errors: the system's.
   static absl::StatusOr<TemporaryDirectory> Create(const std::string& name) {
     std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
     if (mkdtemp(path.data()) != nullptr) return TemporaryDirectory(path);

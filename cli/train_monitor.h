@@ -1,10 +1,11 @@
 // Runs a job with processes on this machine: shows progress, reports which process died and why, decides
 // whether training can continue, and ends all processes.
 //
-//   a process is killed        a server, the master or a worker that a signal ended is started again, at most 5 times
+//   a process is killed        a server, the master or a worker that a signal ended is restarted, at most 5
+//                              times
 //   a worker ends with an      training continues while another one runs; before training, the job ends
 //     error
-//   the evaluator is lost      it is started again, twice; then training continues without it
+//   the evaluator is lost      it is restarted, twice; then training continues without it
 //   a program fails after      the results are kept, and the outcome names the worker
 //     its last step
 //   a server ends with an      the job ends
@@ -52,7 +53,8 @@ struct TrainOutcome {
   absl::Status status;     // ok: the master ended with exit code 0
   int signal = 0;          // by which the user ended the job; 0: none
   v1::JobStatus training;  // the last one while it trained
-  // For a job with results: the workers whose programs failed after the last step, and "evaluator" if that failed.
+  // For a job with results: the workers whose programs failed after the last step, and "evaluator" if that
+  // failed.
   std::set<std::string> failed;
 };
 
@@ -77,7 +79,8 @@ class TrainMonitor {
   void HandleDeparture(Departure departure);
   // Starts a process that a signal ended again. Returns false if it was not.
   bool Restart(const Departure& departure);
-  // Notes whether a worker or an evaluator that has ended leaves something undone although the job has its result.
+  // Notes whether a worker or an evaluator that has ended leaves something undone although the job has its
+  // result.
   void NoteEnd(const Departure& departure);
   // Returns true if the job has its result, so that the loss of a server does no harm.
   bool HasResult() const;

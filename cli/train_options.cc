@@ -13,16 +13,16 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment train JOB [flags]
 
-Trains a job with servers, workers and an evaluator as processes on this machine, shows the progress, and ends them.
-Writes to the directory of --out: summary.json, metrics.jsonl, model.safetensors (with evaluation.keep_best also
-model-best.safetensors), job.textproto, checkpoints/ and logs/.
+Trains a job with servers, workers and an evaluator as processes on this machine, shows the progress, and ends
+them. Writes to the directory of --out: summary.json, metrics.jsonl, model.safetensors (with
+evaluation.keep_best also model-best.safetensors), job.textproto, checkpoints/ and logs/.
 
 Examples:
   catchment train examples/mnist_cnn.textproto --workers=2 --out=out
   catchment train examples/mnist_cnn.textproto --servers=2 --workers=4 --set algorithm.preset=downpour \
       --set optimizer.learning_rate=0.02 --set epochs=5 --out=out-downpour
   catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --out=out-drawn     no data needed
-  catchment train --program="python train.py" --workers=2 --out=out-program         a PyTorch model: docs/python.md
+  catchment train --program="python train.py" --workers=2 --out=out-program     a PyTorch model: docs/python.md
   catchment train --resume --out=out                  resumes from the last checkpoint in DIR
   catchment train JOB --resume=auto --out=out         starts or continues: for scripts that may be repeated
 )";

@@ -18,8 +18,9 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment validate JOB [flags]
 
-Checks a job and explains it: the preset's algorithm and its effect, the layers with their shapes and parameters, the
-placement of the weights on servers, the memory of servers and workers, and the traffic. It starts nothing.
+Checks a job and explains it: the preset's algorithm and its effect, the layers with their shapes and
+parameters, the placement of the weights on servers, the memory of servers and workers, and the traffic. It
+starts nothing.
 
 Examples:
   catchment validate examples/mnist_cnn.textproto

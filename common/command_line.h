@@ -3,8 +3,8 @@
 //
 // A flag is written --name=value or --name value; a switch --name or --name=false. A list flag may be
 // repeated. "--" ends the flags. --help (or -h) is always known. - and _ are equal within a name.
-// --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and `catchment man`
-// generate their output.
+// --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and
+// `catchment man` generate their output.
 //
 // Errors: InvalidArgument that names the flag and the allowed values; for an unknown flag, the nearest one.
 // Threads: an object is used by one thread.
@@ -66,8 +66,8 @@ class FlagSet {
 
   // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Directory ...".
   std::string Describe() const;
-  // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty if it needs one)
-  // and help.
+  // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty
+  // if it needs one) and help.
   nlohmann::ordered_json ToJson() const;
 
  private:
@@ -115,13 +115,13 @@ struct CommandLine {
   nlohmann::ordered_json ToJson() const;
 };
 
-// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N. kExitProgramFailed: of a worker or an
-// evaluator whose part in the job is done, and whose program failed after that.
+// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N. kExitProgramFailed: of a
+// worker or an evaluator whose part in the job is done, and whose program failed after that.
 enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitProgramFailed = 4, kExitSignal = 128 };
 
-// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help, as text or JSON, to
-// `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after printing the error
-// to `err`, with the name of the command in front.
+// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help, as
+// text or JSON, to `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after
+// printing the error to `err`, with the name of the command in front.
 int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
                    std::ostream* err, const std::function<absl::StatusOr<int>()>& run);
 

@@ -7,8 +7,8 @@
 
 namespace catchment {
 
-// Returns the directories of the process's cgroup with this controller, such as "cpu" or "memory", and of the cgroups above
-// it. Some may not exist, as inside a container. `root` is the directory with proc/ and sys/.
+// Returns the directories of the process's cgroup with this controller, such as "cpu" or "memory", and of the
+// cgroups above it. Some may not exist, as inside a container. `root` is the directory with proc/ and sys/.
 std::vector<std::string> ControlGroups(const std::string& controller, const std::string& root);
 
 // Returns the first line of a file; empty if it cannot be read.

@@ -37,7 +37,8 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
   TuneProcess();
   RaiseOpenFiles();
   KeepFilesPrivate();
-  // A daemon has no terminal: what closes one, or asks programs to read their settings again, does not end the job.
+  // A daemon has no terminal: what closes one, or asks programs to read their settings again, does not end
+  // the job.
   std::signal(SIGHUP, SIG_IGN);
   BlockSignals();
   // Writing a file beyond the size limit then returns an error instead of ending the process.

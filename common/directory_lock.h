@@ -16,8 +16,9 @@ struct LockUser {
 };
 
 // Holds a file in a directory, whose content is "HOST PID", until it is destroyed or the process ends in any
-// way. The lock is one of the kernel, of the open file description (fcntl's F_OFD_SETLK). Only those who may write to the
-// directory may open the file, because a reader's lock would keep this one from being taken. The file is not deleted.
+// way. The lock is one of the kernel, of the open file description (fcntl's F_OFD_SETLK). Only those who may
+// write to the directory may open the file, because a reader's lock would keep this one from being taken. The
+// file is not deleted.
 class DirectoryLock {
  public:
   // Locks the whole file that is open for writing, without waiting; returns -1 with errno if it cannot.

@@ -40,7 +40,8 @@ absl::Status NotRegular(const std::string& path) {
 absl::StatusOr<int> OpenFile(const std::string& path, int flags, FileNamedBy named_by, mode_t mode) {
   if (named_by == FileNamedBy::kDirectory && (flags & O_CREAT) != 0) flags |= O_NOFOLLOW;
   const int file = open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
-  // A socket, or a named pipe without a reader; a directory that is opened for writing; a link that is not followed.
+  // A socket, or a named pipe without a reader; a directory that is opened for writing; a link that is not
+  // followed.
   if (file < 0 && (errno == ENXIO || errno == EISDIR || (errno == ELOOP && (flags & O_NOFOLLOW) != 0)))
     return NotRegular(path);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));

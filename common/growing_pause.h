@@ -16,7 +16,8 @@ class GrowingPause {
     next_ = std::min(kLongest, 2 * next_);
     return pause;
   }
-  // Returns the pause after a failure for this reason. The first pause after another reason is the shortest one.
+  // Returns the pause after a failure for this reason. The first pause after another reason is the shortest
+  // one.
   double Next(const std::string& reason) {
     if (reason != reason_) Reset();
     reason_ = reason;

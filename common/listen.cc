@@ -68,7 +68,8 @@ Fd ListenOn(const addrinfo& at, int port) {
   return fd;
 }
 
-// Listens at all addresses of the list that the machine has. Returns the first error that ends it, or that of all.
+// Listens at all addresses of the list that the machine has. Returns the first error that ends it, or that of
+// all.
 int TryToListen(const addrinfo* found, int port, ListeningSockets* out) {
   out->sockets.clear();
   out->port = port;

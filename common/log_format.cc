@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The event of the message that this thread is logging; null: it has none. glog calls a sink on the thread that logs.
+// The event of the message that this thread is logging; null: it has none. glog calls a sink on the thread
+// that logs.
 thread_local const Json* current_event = nullptr;
 
 class JsonSink final : public google::LogSink {

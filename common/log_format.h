@@ -6,8 +6,9 @@
 //   program   the name of the program, and pid, the number of its process
 //   source    the file and the line that wrote the message
 //   message   the same sentence as in text
-//   event     of messages with further keys: progress and evaluation, with those of metrics.jsonl (docs/outputs.md); event,
-//             of the job, with recoveries and updates_computed_again; end, with exit_code
+//   event     if the message has further keys: progress and evaluation, with those of metrics.jsonl
+//             (docs/outputs.md); event, of the job, with recoveries and updates_computed_again; end, with
+//             exit_code
 #ifndef CATCHMENT_COMMON_LOG_FORMAT_H_
 #define CATCHMENT_COMMON_LOG_FORMAT_H_
 
@@ -18,7 +19,8 @@
 
 namespace catchment {
 
-// Logs JSON instead of text from now on, for as long as the process lives. Call it once, after InitGoogleLogging.
+// Logs JSON instead of text from now on, for as long as the process lives. Call it once, after
+// InitGoogleLogging.
 void LogJson(absl::string_view program);
 
 // Logs a message at INFO; JSON gets the fields, too. `fields` is an object. Threads: any.

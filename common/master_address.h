@@ -1,6 +1,6 @@
-// The file in the directory of a run (--out, or --checkpoint_dir without it) with the address of its master, so that commands
-// about the job can be given the directory: one line, HOST:PORT or unix:PATH. It is there while the master runs, and stays if
-// the master is killed.
+// The file in the directory of a run (--out, or --checkpoint_dir without it) with the address of its master,
+// so that commands about the job can be given the directory: one line, HOST:PORT or unix:PATH. It is there
+// while the master runs, and stays if the master is killed.
 #ifndef CATCHMENT_COMMON_MASTER_ADDRESS_H_
 #define CATCHMENT_COMMON_MASTER_ADDRESS_H_
 

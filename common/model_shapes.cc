@@ -315,7 +315,8 @@ class Inference {
     return shape_.has_value();
   }
 
-  // Returns false, after reporting the problem, if the input is not an image; the caller must then empty shape_.
+  // Returns false, after reporting the problem, if the input is not an image; the caller must then empty
+  // shape_.
   bool TakesImages() {
     if (!shape_ || shape_->kind == SampleKind::kImage) return true;
     Problem("",

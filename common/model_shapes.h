@@ -81,7 +81,7 @@ struct LayerShape {
   std::vector<int> inputs;  // the indices of the layers that it reads; kData for the samples
   SampleShape input;        // of each of them
   SampleShape output;
-  std::vector<TensorSpec> tensors;  // weight, then bias; lstm: as in job.proto; empty if the kind has none
+  std::vector<TensorSpec> tensors;     // weight, then bias; lstm: as in job.proto; empty if the kind has none
   std::vector<InitialValues> initial;  // of each tensor
   int64_t fan_in = 0;                  // conv2d and dense: inputs of one output value
   int64_t kernel_size = 0;             // conv2d and pooling: of the square window

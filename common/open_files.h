@@ -1,4 +1,5 @@
-// The limit of open files and connections of the process (RLIMIT_NOFILE), and the permissions of files that it creates.
+// The limit of open files and connections of the process (RLIMIT_NOFILE), and the permissions of files that
+// it creates.
 #ifndef CATCHMENT_COMMON_OPEN_FILES_H_
 #define CATCHMENT_COMMON_OPEN_FILES_H_
 
@@ -16,8 +17,8 @@ inline constexpr char kOpenFilesRemedy[] =
 // Raises the limit to the hard limit. Call it once, at the beginning of main().
 void RaiseOpenFiles();
 
-// Denies other users access to all files that the process and its children create, such as weights and logs, and the
-// group to change them (umask 027). Call it once, at the beginning of main().
+// Denies other users access to all files that the process and its children create, such as weights and logs,
+// and the group to change them (umask 027). Call it once, at the beginning of main().
 void KeepFilesPrivate();
 
 // Returns the current limit.

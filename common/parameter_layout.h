@@ -5,9 +5,9 @@
 // exactly-once accounting and of versions. The boundaries are placed:
 //   kAnywhere        Shards differ by at most 16 values, so servers are even by bytes, and a large tensor may
 //                    be split. A block has `block_size` values, the last one of a shard fewer.
-//   kBetweenTensors  For optimizers with norms of whole tensors. The largest shard is as small as whole tensors
-//                    allow, and the others are as even as possible. A block contains consecutive tensors of
-//                    at most `block_size` values together, or one larger tensor.
+//   kBetweenTensors  For optimizers with norms of whole tensors. The largest shard is as small as whole
+//                    tensors allow, and the others are as even as possible. A block contains consecutive
+//                    tensors of at most `block_size` values together, or one larger tensor.
 //
 // Shapes: sizes and offsets count float32 values, not bytes.
 // Threads: immutable after construction.

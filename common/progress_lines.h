@@ -17,7 +17,8 @@ std::string DescribePhase(const v1::JobStatus& status);
 // first, since a narrow terminal cuts it; outside of training the phase.
 std::string ProgressLine(const v1::JobStatus& status);
 
-// Returns one line about a new score of the test set, with the epoch, samples and time of the weights that were scored.
+// Returns one line about a new score of the test set, with the epoch, samples and time of the weights that
+// were scored.
 std::string EvaluationLine(const v1::JobStatus& status);
 
 }  // namespace catchment

@@ -26,8 +26,8 @@
 namespace catchment {
 namespace {
 
-// The number of bytes that a peer may send before they are read. A worker has requested everything that it receives, but
-// a server must not buffer much of a message that never ends.
+// The number of bytes that a peer may send before they are read. A worker has requested everything that it
+// receives, but a server must not buffer much of a message that never ends.
 constexpr int kWorkerLookaheadBytes = 64 << 20;
 constexpr int kServerLookaheadBytes = 8 << 20;
 constexpr int kServerReadBytes = 128 << 10;
@@ -89,8 +89,8 @@ void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* 
   options->watch_identity_key_cert_pairs();
 }
 
-// Accepts a server's certificate that is valid for the host and names the role of a server, so that nobody with the key of
-// another role can pass for a server.
+// Accepts a server's certificate that is valid for the host and names the role of a server, so that nobody
+// with the key of another role can pass for a server.
 class ServerVerifier final : public grpc::experimental::ExternalCertificateVerifier {
  public:
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
@@ -121,8 +121,9 @@ class ServerVerifier final : public grpc::experimental::ExternalCertificateVerif
   grpc::experimental::HostNameCertificateVerifier host_name_;
 };
 
-// Returns true if the peer has reset the stream of the call (RST_STREAM) without an answer. gRPC makes a status of the
-// error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its message differs from an answer.
+// Returns true if the peer has reset the stream of the call (RST_STREAM) without an answer. gRPC makes a
+// status of the error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its
+// message differs from an answer.
 bool WasReset(const grpc::Status& status) {
   return absl::StartsWith(status.error_message(), "Received RST_STREAM");
 }
@@ -136,8 +137,9 @@ std::string CertificateHint(const std::string& message) {
       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(), absl::UTCTimeZone()));
 }
 
-// gRPC's own resolver reads /etc/hosts and asks DNS. The C library's also follows nsswitch.conf, for example to mDNS, LDAP
-// or the machine's own name. gRPC reads the variable when it is initialized, before the first channel or server.
+// gRPC's own resolver reads /etc/hosts and asks DNS. The C library's also follows nsswitch.conf, for example
+// to mDNS, LDAP or the machine's own name. gRPC reads the variable when it is initialized, before the first
+// channel or server.
 void UseSystemResolver() { setenv("GRPC_DNS_RESOLVER", "native", /*overwrite=*/0); }
 
 }  // namespace

@@ -24,12 +24,12 @@ struct TlsFiles {
   std::string certs = "";  // a directory as deploy/make_certs.sh makes it, for FillTlsFiles
 };
 
-// Declares --certs, --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's CATCHMENT_CERTS,
-// CATCHMENT_TLS_CA, CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1). --certs replaces the values of the
-// three others that came before it.
+// Declares --certs, --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's
+// CATCHMENT_CERTS, CATCHMENT_TLS_CA, CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1).
+// --certs replaces the values of the three others that came before it.
 void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags);
-// After the flags are parsed, sets the files that are not given to those of the directory: ca.crt, ROLE.crt and ROLE.key.
-// `role` is the process's own: server, worker, evaluator or operator.
+// After the flags are parsed, sets the files that are not given to those of the directory: ca.crt, ROLE.crt
+// and ROLE.key. `role` is the process's own: server, worker, evaluator or operator.
 void FillTlsFiles(const std::string& role, TlsFiles* tls);
 // Removes these variables from the environment, for child processes with connections of their own.
 void ClearSecurityEnvironment();
@@ -43,14 +43,15 @@ inline constexpr char kInsecureWarning[] =
     "a server's port can read, change and end the job";
 // Returns true for unix:PATH, and for HOST:PORT if every address of HOST belongs to the loopback interface.
 bool IsLocal(const std::string& address);
-// Returns FailedPrecondition if connections between this process and `address` are neither encrypted nor local, unless
-// `insecure` is set.
+// Returns FailedPrecondition if connections between this process and `address` are neither encrypted nor
+// local, unless `insecure` is set.
 absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure);
 
-// Return credentials. A client accepts only a server whose certificate is valid for the host that it connects to, and names
-// the role server. New connections use the files as they are then: replaced files are noticed within two seconds.
-// Errors: InvalidArgument if only some files are given, a file cannot be read (which it names), or the key is not that
-// of the certificate.
+// Return credentials. A client accepts only a server whose certificate is valid for the host that it connects
+// to, and names the role server. New connections use the files as they are then: replaced files are noticed
+// within two seconds.
+// Errors: InvalidArgument if only some files are given, a file cannot be read (which it names), or the key is
+// not that of the certificate.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls);
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls);
 

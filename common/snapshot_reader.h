@@ -23,7 +23,8 @@ class SnapshotReader {
   static constexpr double kStallSeconds = 60;
 
   // `servers` has the HOST:PORT of each shard. `run_id` is the run that they belong to. `layout` must outlive
-  // the reader. `token`: that of servers (common/wire/token.h), for which places are kept free; empty for others.
+  // the reader. `token`: that of servers (common/wire/token.h), for which places are kept free; empty for
+  // others.
   SnapshotReader(const std::vector<std::string>& servers,
                  const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
                  const ParameterLayout* layout, double stall_seconds = kStallSeconds, std::string token = "");

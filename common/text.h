@@ -57,10 +57,12 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Replaces what could change how a terminal or the reader of a log sees the text around it by "\x1b", "\u202e" and so on:
-// control characters except line breaks, Unicode's direction controls and line separators, and bytes that are not UTF-8.
+// Replaces what could change how a terminal or the reader of a log sees the text around it by "\x1b",
+// "\u202e" and so on: control characters except line breaks, Unicode's direction controls and line
+// separators, and bytes that are not UTF-8.
 std::string EscapeControls(absl::string_view text);
-// Does the same, and replaces line breaks by "\n". For texts of other processes in a log, an event or a table.
+// Does the same, and replaces line breaks by "\n". For texts of other processes in a log, an event or a
+// table.
 std::string OneLine(absl::string_view text);
 
 // Returns OneLine of the text, or as much from its beginning as fits into `most` bytes.

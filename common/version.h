@@ -12,8 +12,8 @@ namespace catchment {
 //   commit: 0123456789ab
 //   oneDNN: 2.6.3
 //
-// The commit is that of the sources when the program was linked, "-dirty" with changes that are in none; a new commit
-// alone does not relink it. It is given by common/bazel/workspace_status.sh, or by --embed_label.
+// The commit is that of the sources when the program was linked, "-dirty" with changes that are in none; a
+// new commit alone does not relink it. It is given by common/bazel/workspace_status.sh, or by --embed_label.
 std::string DescribeVersion(const std::string& program);
 
 // Returns "0.1.0, commit 0123456789ab", or only the version if the commit was not recorded. Processes of a

@@ -1,5 +1,5 @@
-// Compiled when a program is linked. Bazel includes headers in front of it: that of a build with --stamp has --embed_label
-// and the commit that common/bazel/workspace_status.sh has printed; others have "redacted".
+// Compiled when a program is linked. Bazel includes headers in front of it: that of a build with --stamp has
+// --embed_label and the commit that common/bazel/workspace_status.sh has printed; others have "redacted".
 #include <string_view>
 
 #ifndef BUILD_EMBED_LABEL

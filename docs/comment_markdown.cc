@@ -13,8 +13,8 @@
 namespace catchment {
 namespace {
 
-// Matches everything except plain prose. Groups: 1 existing code, 2 an arXiv number, 3 a path of files, 4 a flag or a
-// variable, 5 a word or a path of fields, 6 a character that is special in Markdown.
+// Matches everything except plain prose. Groups: 1 existing code, 2 an arXiv number, 3 a path of files, 4 a
+// flag or a variable, 5 a word or a path of fields, 6 a character that is special in Markdown.
 const std::regex& Special() {
   static const auto* const special = new std::regex(
       "(`[^`]*`)"

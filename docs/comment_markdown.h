@@ -16,7 +16,8 @@
 namespace catchment {
 
 struct CommentWords {
-  // Returns the target of the link from a word or a path of fields ("optimizer.schedule"); empty if there is none.
+  // Returns the target of the link from a word or a path of fields ("optimizer.schedule"); empty if there is
+  // none.
   std::function<std::string(const std::string& word)> link;
   // Shown as code although they look like any word ("FLOAT32").
   std::set<std::string> code;

@@ -280,8 +280,8 @@ class JobReference {
     return parts;
   }
 
-  // In a list's item, `before` is not empty: it joins the first paragraph to the existing text; the line ends in
-  // any case. Returns whether there was any comment.
+  // In a list's item, `before` is not empty: it joins the first paragraph to the existing text; the line ends
+  // in any case. Returns whether there was any comment.
   bool AppendComment(const SourceLocation& location, const std::string& indent,
                      const std::string& before = "") {
     const std::vector<std::string> parts = Parts(location);

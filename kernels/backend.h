@@ -83,8 +83,8 @@ struct KernelSpec {
   bool relu = false;           // the next layer is relu, and this kernel (FusesRelu) computes it too
   bool in_place = false;       // relu, dropout, addition: the output may overwrite the first input
   bool input_gradient = true;  // false: no layer before this one needs a gradient
-  // All readers of the output are convolutions, batch norms and additions of images, so that a device may store it, and its
-  // gradient, in the precision of products (IsRounding).
+  // All readers of the output are convolutions, batch norms and additions of images, so that a device may
+  // store it, and its gradient, in the precision of products (IsRounding).
   bool may_round_output = false;
   uint64_t seed = 0;  // of dropout
 };
@@ -178,9 +178,9 @@ class Backend {
   // Returns true if kernels return before they are finished, so that the next ones can be started meanwhile.
   virtual bool runs_ahead() const { return false; }
 
-  // Lets the device reach `values` directly, so that the host does not copy what kernels read from and write to
-  // this memory: parameters, gradients, inputs. The memory must outlive the returned object, which is null if
-  // there is nothing to do or the memory cannot be pinned. May be called by any thread.
+  // Lets the device reach `values` directly, so that the host does not copy what kernels read from and write
+  // to this memory: parameters, gradients, inputs. The memory must outlive the returned object, which is null
+  // if there is nothing to do or the memory cannot be pinned. May be called by any thread.
   virtual std::unique_ptr<Pinning> Pin(absl::Span<const float> values) { return nullptr; }
 
   // Returns true if gradients between layers have the range of float16, so that the loss must be scaled.

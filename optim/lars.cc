@@ -2,7 +2,8 @@
 //   g = min(max(g, -clip_value), clip_value)
 //   r = trust_coefficient * |w| / (|g| + weight_decay * |w|)  if |w| and |g| are above 0, otherwise 1
 //   v = mu * v + lr * r * (g + weight_decay * w) ; w -= v
-// LARC (Kurth et al. 2018, arXiv:1810.01993) limits the ratio: min(r, 1) instead of r, so no tensor's rate is above lr.
+// LARC (Kurth et al. 2018, arXiv:1810.01993) limits the ratio: min(r, 1) instead of r, so no tensor's rate is
+// above lr.
 // |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper;
 // some implementations use plain momentum for tensors of one dimension. The learning rate is in the buffer,
 // as in the paper; the momentum of torch.optim.SGD has it outside.

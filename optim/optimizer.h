@@ -45,8 +45,9 @@ class Optimizer {
   struct Step {
     float learning_rate = 0;
     uint64_t number = 1;  // updates of this part, this one included
-    // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, if the schedule cycles it (common/job/learning_rate.h)
-    // or, for SGD, the measured staleness sets it (server/shard/momentum_control.h).
+    // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, if the schedule cycles it
+    // (common/job/learning_rate.h) or, for SGD, the measured staleness sets it
+    // (server/shard/momentum_control.h).
     std::optional<float> momentum = std::nullopt;
   };
 
@@ -102,8 +103,8 @@ absl::Span<const OptimizerKind* const> OptimizerKinds();
 // Returns null for UNSET and unknown values.
 const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind);
 
-// Returns sentences about the changes to the gradient before the optimizer's formula, each preceded by a space; empty if
-// there are none.
+// Returns sentences about the changes to the gradient before the optimizer's formula, each preceded by a
+// space; empty if there are none.
 std::string DescribePreparation(const v1::Optimizer& config);
 
 // Returns true if tensors must not be split.

@@ -1,4 +1,5 @@
-// Sends the worker's heartbeats, with its progress, to the master several times in each heartbeat_timeout_seconds.
+// Sends the worker's heartbeats, with its progress, to the master several times in each
+// heartbeat_timeout_seconds.
 #ifndef CATCHMENT_WORKER_HEARTBEAT_H_
 #define CATCHMENT_WORKER_HEARTBEAT_H_
 
@@ -22,7 +23,8 @@ class Heartbeat {
     std::function<v1::Progress()> progress;
     // Called when the master asks the worker to end.
     std::function<void(const std::string& reason)> on_stop;
-    // Called when the worker has lost its membership, or the master could not be reached for `give_up_seconds`.
+    // Called when the worker has lost its membership, or the master could not be reached for
+    // `give_up_seconds`.
     std::function<void(const absl::Status& status)> on_lost;
   };
 

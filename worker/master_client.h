@@ -1,9 +1,9 @@
 // Calls to the master. One that does not get through is tried again with growing pauses, and says so.
 //
 // Threads: safe.
-// Errors: the master's own; Unavailable when it was unreachable for the time that is allowed; Cancelled when the stop
-// flag was set meanwhile, or when the master ended in order during a call and has not returned in that time. A call of
-// CallOnce fails with Cancelled as soon as the master ends or begins another run.
+// Errors: the master's own; Unavailable when it was unreachable for the time that is allowed; Cancelled when
+// the stop flag was set meanwhile, or when the master ended in order during a call and has not returned in
+// that time. A call of CallOnce fails with Cancelled as soon as the master ends or begins another run.
 #ifndef CATCHMENT_WORKER_MASTER_CLIENT_H_
 #define CATCHMENT_WORKER_MASTER_CLIENT_H_
 

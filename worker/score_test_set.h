@@ -11,8 +11,8 @@
 
 namespace catchment {
 
-// Returns the score of the whole test set, with the statistics of batch_norm estimated from training samples; of a part
-// of it if `is_stopped` returns true.
+// Returns the score of the whole test set, with the statistics of batch_norm estimated from training samples;
+// of a part of it if `is_stopped` returns true.
 Score ScoreTestSet(const DataSets& data, int64_t batch_size, absl::Span<const float> weights,
                    Trainable* model, absl::FunctionRef<bool()> is_stopped);
 

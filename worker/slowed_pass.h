@@ -10,13 +10,14 @@
 
 namespace catchment {
 
-// Stands between a pass and the observer that follows it. Pauses after each layer for (factor - 1) times as long as
-// the layer took, so that a part of the gradient leaves at the time when a slower worker would have it. The time that
-// `observer` takes, which is mostly spent waiting for weights, is not multiplied. Threads: used by the thread of the pass.
+// Stands between a pass and the observer that follows it. Pauses after each layer for (factor - 1) times as
+// long as the layer took, so that a part of the gradient leaves at the time when a slower worker would have
+// it. The time that `observer` takes, which is mostly spent waiting for weights, is not multiplied. Threads:
+// used by the thread of the pass.
 class SlowedPass final : public PassObserver {
  public:
-  // `computed` returns the seconds that count as computing, up to now; `pause` sleeps for the given seconds. The observer
-  // outlives the object. The pass begins with the construction.
+  // `computed` returns the seconds that count as computing, up to now; `pause` sleeps for the given seconds.
+  // The observer outlives the object. The pass begins with the construction.
   SlowedPass(double factor, std::function<double()> computed, std::function<void(double)> pause,
              PassObserver* observer);
 
@@ -33,9 +34,9 @@ class SlowedPass final : public PassObserver {
   double last_;  // computed_() when the present layer began
 };
 
-// Returns `clock`'s time less the seconds for which the calling thread was ready to run and had no processor: those
-// depend on the other processes of the machine, and a slower worker would not wait longer for them. Linux reports them;
-// on other systems nothing is subtracted.
+// Returns `clock`'s time less the seconds for which the calling thread was ready to run and had no processor:
+// those depend on the other processes of the machine, and a slower worker would not wait longer for them.
+// Linux reports them; on other systems nothing is subtracted.
 double SecondsWithProcessor(const Clock& clock);
 
 }  // namespace catchment

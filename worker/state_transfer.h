@@ -22,8 +22,8 @@ struct StateOwner {
 absl::Status SaveState(const WorkerState& state, const StateOwner& owner, uint64_t checkpoint,
                        MasterClient* master);
 
-// Restores the parts of `state` that the job's checkpoint contains. Other parts do not change, and parts of the
-// checkpoint that another algorithm saved are ignored. Errors: those of MasterClient;
+// Restores the parts of `state` that the job's checkpoint contains. Other parts do not change, and parts of
+// the checkpoint that another algorithm saved are ignored. Errors: those of MasterClient;
 // DataLoss for values that do not fit.
 absl::Status LoadState(const StateOwner& owner, MasterClient* master, WorkerState* state);
 

@@ -1,7 +1,7 @@
-// The state that a worker keeps in addition to the center's weights from one step to the next, and loses with its
-// process unless a checkpoint has it (Checkpointing.worker_state in proto/job.proto): named vectors as long
-// as the weights, and named numbers. Each owner lists its vectors and numbers once; they are saved from, and
-// restored to, its own memory.
+// The state that a worker keeps in addition to the center's weights from one step to the next, and loses with
+// its process unless a checkpoint has it (Checkpointing.worker_state in proto/job.proto): named vectors as
+// long as the weights, and named numbers. Each owner lists its vectors and numbers once; they are saved from,
+// and restored to, its own memory.
 #ifndef CATCHMENT_WORKER_WORKER_STATE_H_
 #define CATCHMENT_WORKER_WORKER_STATE_H_
 

@@ -21,8 +21,9 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment advise JOB|RUN_DIR|HOST:PORT [flags]
 
-Recommends a preset with its momentum and learning rate, says how certain that is, and how many servers suit the job. It
-simulates every preset, and the job's own settings, on the job's model, and recommends only those that trained:
+Recommends a preset with its momentum and learning rate, says how certain that is, and how many servers suit
+the job. It simulates every preset, and the job's own settings, on the job's model, and recommends only those
+that trained:
 
   JOB         a job file; --step gives the time of a step
   RUN_DIR     the --out of a run, with its measured step times, slow workers, round trips and staleness

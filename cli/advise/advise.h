@@ -1,5 +1,6 @@
-// `catchment advise JOB|RUN_DIR|HOST:PORT`: says which preset, momentum and learning rate to take with a number of workers,
-// and how many servers, by simulating them all (trials.h), with the numbers that this rests on.
+// `catchment advise JOB|RUN_DIR|HOST:PORT`: says which preset, momentum and learning rate to take with a
+// number of workers, and how many servers, by simulating them all (trials.h), with the numbers that this
+// rests on.
 #ifndef CATCHMENT_CLI_ADVISE_ADVISE_H_
 #define CATCHMENT_CLI_ADVISE_ADVISE_H_
 

@@ -45,8 +45,8 @@ double SamplesPerUpdate(const v1::Job& job) {
 
 // ----------------------------------------------------------------------------------------------- batch
 
-// The factor that counts as far from the noise scale. Nearer than that, its error, and the training that it changes with,
-// matter as much.
+// The factor that counts as far from the noise scale. Nearer than that, its error, and the training that it
+// changes with, matter as much.
 constexpr double kFar = 2;
 
 BatchAdvice::Change ChangeBy(double factor, double samples, double scale) {

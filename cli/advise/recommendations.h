@@ -1,5 +1,5 @@
-// Recommends presets, with their momentum and learning rate, and the number of servers, by what simulations show (trials.h).
-// docs/advise.md explains the rules.
+// Recommends presets, with their momentum and learning rate, and the number of servers, by what simulations
+// show (trials.h). docs/advise.md explains the rules.
 #ifndef CATCHMENT_CLI_ADVISE_RECOMMENDATIONS_H_
 #define CATCHMENT_CLI_ADVISE_RECOMMENDATIONS_H_
 
@@ -31,17 +31,18 @@ struct Scaling {
   std::optional<int> servers;   // the fewest of the rows that keep kEfficiency
 };
 
-// The effect of larger updates. B samples in an update take 1 + N / B times the fewest possible updates to a loss, and
-// 1 + B / N times the fewest possible samples, with the gradient noise scale N (common/noise_scale.h).
+// The effect of larger updates. B samples in an update take 1 + N / B times the fewest possible updates to a
+// loss, and 1 + B / N times the fewest possible samples, with the gradient noise scale N
+// (common/noise_scale.h).
 struct BatchAdvice {
-  // Position of the samples in an update relative to the scale N. Below N / 2 larger updates pay, since they need fewer
-  // updates and hardly more samples; above 2 N they hardly need fewer updates.
+  // Position of the samples in an update relative to the scale N. Below N / 2 larger updates pay, since they
+  // need fewer updates and hardly more samples; above 2 N they hardly need fewer updates.
   enum Place { kUnknown, kBelow, kAbout, kAbove };
   Place place = kUnknown;
   double samples_per_update = 0;
   std::optional<double> noise_scale;
-  // With twice as many samples in an update, and with half as many: the updates and samples to the same loss, divided
-  // by those of the job.
+  // With twice as many samples in an update, and with half as many: the updates and samples to the same loss,
+  // divided by those of the job.
   struct Change {
     double updates = 1;
     double samples = 1;
@@ -57,7 +58,8 @@ struct Recommendations {
   BatchAdvice batch;
 };
 
-// `report` gets a line for each simulation. Errors: InvalidArgument if the time of a step is not known; those of RunTrials.
+// `report` gets a line for each simulation. Errors: InvalidArgument if the time of a step is not known; those
+// of RunTrials.
 absl::StatusOr<Recommendations> Recommend(const Evidence& evidence,
                                           const std::function<void(const std::string&)>& report);
 

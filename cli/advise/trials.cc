@@ -63,8 +63,8 @@ SimulationOptions OptionsOf(const Evidence& evidence) {
   return options;
 }
 
-// With the noise scale N the noise of a minibatch of B samples has N / B times the square of the gradient, which is the mean
-// of the squared curvatures at the start of training.
+// With the noise scale N the noise of a minibatch of B samples has N / B times the square of the gradient,
+// which is the mean of the squared curvatures at the start of training.
 double NoiseOf(const Evidence& evidence) {
   const std::optional<double> scale = evidence.noise ? NoiseScale(*evidence.noise) : std::nullopt;
   if (!scale) return kUsualNoise;

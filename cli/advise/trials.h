@@ -1,8 +1,9 @@
-// Simulates a job's candidates (simulation/simulation.h): every preset with its own settings, and the job's own algorithm.
-// The best few are simulated again with other seeds.
+// Simulates a job's candidates (simulation/simulation.h): every preset with its own settings, and the job's
+// own algorithm. The best few are simulated again with other seeds.
 //
-// Each trial trains the job's model on its data for at most kMostOperations. If that allows fewer than kFewestSteps of
-// each worker, or if this machine lacks the data or the memory, a quadratic function is trained instead.
+// Each trial trains the job's model on its data for at most kMostOperations. If that allows fewer than
+// kFewestSteps of each worker, or if this machine lacks the data or the memory, a quadratic function is
+// trained instead.
 //
 // Units: seconds; accuracies are shares. Threads: one.
 #ifndef CATCHMENT_CLI_ADVISE_TRIALS_H_
@@ -52,8 +53,8 @@ struct Trial {
   double accuracy() const;  // the mean at the end; 0 if a run diverged
   double lowest() const;    // of the runs
   double waiting() const;   // the share of the workers' time that exchanges and other workers take
-  // Returns the mean time to this accuracy; a run that did not reach it counts with its whole time. Returns nothing if the
-  // mean accuracy at the end is below the target.
+  // Returns the mean time to this accuracy; a run that did not reach it counts with its whole time. Returns
+  // nothing if the mean accuracy at the end is below the target.
   std::optional<double> SecondsTo(double target) const;
 };
 
@@ -67,7 +68,8 @@ struct Trials {
   std::string model;    // what was trained, in words
   int64_t samples = 0;  // of each run, by all workers
   double target = 0;    // the accuracy to which they are timed: kMargin below the best mean
-  // Sorted: first the candidates that may be recommended, by their time to `target`; then the others by their accuracy.
+  // Sorted: first the candidates that may be recommended, by their time to `target`; then the others by their
+  // accuracy.
   std::vector<Trial> trials;
   size_t recommended = 0;  // how many of them
   std::vector<LeftOutPreset> left_out;
@@ -78,20 +80,20 @@ struct Trials {
   const Trial* Find(const std::string& preset) const;
 };
 
-// The presets that the job's workers support, and the job's settings if they are others: as they are, and with the learning
-// rate that is known to train at the expected staleness if that is lower.
+// The presets that the job's workers support, and the job's settings if they are others: as they are, and
+// with the learning rate that is known to train at the expected staleness if that is lower.
 std::vector<Candidate> Candidates(const Evidence& evidence, std::vector<LeftOutPreset>* left_out);
 
-// `evidence` has a step. `report` gets a line for each simulation. Errors: InvalidArgument if no preset supports the job;
-// those of Simulate.
+// `evidence` has a step. `report` gets a line for each simulation. Errors: InvalidArgument if no preset
+// supports the job; those of Simulate.
 absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
                                  const std::function<void(const std::string&)>& report);
 
 // Sorts the trials, and decides which are recommended.
 void Judge(Trials* trials);
 
-// Returns the share of their time in which the workers of `job` compute, by the simulation of a few steps of a small model
-// with messages as long as those of the job's.
+// Returns the share of their time in which the workers of `job` compute, by the simulation of a few steps of
+// a small model with messages as long as those of the job's.
 absl::StatusOr<double> ComputingShare(const Evidence& evidence, int servers);
 
 }  // namespace catchment

@@ -17,8 +17,8 @@ inline constexpr int kQuotedLines = 8;          // of an output or a log, in mes
 // Returns the path of a program in $PATH; empty if there is none.
 std::string FindInPath(const std::string& program);
 
-// Executes a command and returns its output, which is also written to the file `log`. Unavailable if it fails or does not
-// end within `seconds`, with the last lines of its output.
+// Executes a command and returns its output, which is also written to the file `log`. Unavailable if it fails
+// or does not end within `seconds`, with the last lines of its output.
 absl::StatusOr<std::string> Execute(const std::vector<std::string>& argv, const std::string& log,
                                     double seconds = kCommandSeconds);
 

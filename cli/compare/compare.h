@@ -1,8 +1,8 @@
 // `catchment compare JOB --algorithms=... --out=DIR`: trains a job with several algorithms and writes a
 // report.
 //
-// See also compare_plan.h (which runs), launcher.h (where they train), compare_directory.h (their results) and
-// cli/report/findings.h (what the results show).
+// See also compare_plan.h (which runs), launcher.h (where they train), compare_directory.h (their results)
+// and cli/report/findings.h (what the results show).
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_H_
 
@@ -27,8 +27,8 @@ struct CompareBudget {
   double seconds = 0;
 };
 
-// The search for the learning rate and the momentum of an algorithm: successive halving (PlanSearches in compare_plan.h), or
-// none.
+// The search for the learning rate and the momentum of an algorithm: successive halving (PlanSearches in
+// compare_plan.h), or none.
 enum class SearchKind { kHalving, kNone };
 
 // The system on which the runs train.
@@ -61,23 +61,26 @@ struct CompareOptions {
   LauncherKind launcher = LauncherKind::kLocal;
   SlurmOptions slurm;
   KubernetesSite kubernetes;
-  std::string
-      overlay;  // on Kubernetes: the directory of a component of kustomize that changes the manifests; may be empty
+  // On Kubernetes: the directory of a component of kustomize that changes the manifests; may be empty.
+  std::string overlay;
   // Changes the complete job of each run, if it is set.
   std::function<void(v1::Job*)> finish_job;
 
   std::vector<std::string> args;  // the whole command line
 };
 
-// Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds, --search,
-// --budget, --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
+// Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds,
+// --search,
+// --budget, --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of
+// the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
-// Adds those of these that say how each run is carried out: --budget, --out, --overwrite, --set and --servers.
+// Adds those of these that say how each run is carried out: --budget, --out, --overwrite, --set and
+// --servers.
 void AddRunFlags(CompareOptions* options, FlagSet* flags);
 
-// Adds the flags that say where and with what the runs train: --threads, --device, --program, --stall_seconds, --launcher
-// and those of launchers.
+// Adds the flags that say where and with what the runs train: --threads, --device, --program,
+// --stall_seconds, --launcher and those of launchers.
 void AddLaunchFlags(CompareOptions* options, FlagSet* flags);
 
 // Refuses values of AddLaunchFlags that do not suit each other.
@@ -94,7 +97,8 @@ std::string ToString(const CompareBudget& budget);
 std::string ToString(const v1::Straggler& straggler);
 std::string ToString(SearchKind search);
 
-// Returns the job of the file and the program, with the overrides. The program's description is kept in *description.
+// Returns the job of the file and the program, with the overrides. The program's description is kept in
+// *description.
 absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
                                  std::optional<ProgramDescription>* description);
 

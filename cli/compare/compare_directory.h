@@ -49,7 +49,8 @@ class CompareDirectory {
   LockedDirectory directory_;
 };
 
-// kNone: there is no result of the run's job; kDone: the run ended at its budget; kDiverged: its training diverged.
+// kNone: there is no result of the run's job; kDone: the run ended at its budget; kDiverged: its training
+// diverged.
 enum class RunOutcome { kNone, kDone, kDiverged };
 // Returns the outcome of a run from its directory at `path`.
 RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
@@ -57,8 +58,8 @@ RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
 // Reads the result of a run from its directory. A run that is not done has the reason, and no results.
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
 
-// Returns the accuracy of a run and its loss, negated, by which runs are ranked; only the loss counts if targets are real
-// numbers. Nothing if the run is not done or has neither.
+// Returns the accuracy of a run and its loss, negated, by which runs are ranked; only the loss counts if
+// targets are real numbers. Nothing if the run is not done or has neither.
 std::optional<TrialScore> ScoreOf(const RunResult& run);
 
 // Returns the settings of a complete job, as the algorithm `name` of a report.
@@ -70,8 +71,8 @@ void SetRates(const v1::Job& job, RunResult* result);
 // Returns the version of this program on one line.
 std::string VersionLine();
 
-// Returns the command line for a report. Absolute paths of the job file and of --out, which another machine does not have, are
-// shortened to their last names.
+// Returns the command line for a report. Absolute paths of the job file and of --out, which another machine
+// does not have, are shortened to their last names.
 std::string ReportedCommand(const std::string& command, const std::vector<std::string>& args);
 
 // The files of a report in its directory.
@@ -81,8 +82,9 @@ inline constexpr char kReportJson[] = "/report.json";
 // Writes them to `directory`, and the answer with their paths to `out`.
 absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
-// Writes the report of a comparison whose runs have ended, and names the runs that diverged, which is a result. Errors:
-// Unavailable if no run is done, and, after the report, if runs have failed; those of writing.
+// Writes the report of a comparison whose runs have ended, and names the runs that diverged, which is a
+// result. Errors: Unavailable if no run is done, and, after the report, if runs have failed; those of
+// writing.
 absl::Status Conclude(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Returns the content of the report.

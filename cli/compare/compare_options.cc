@@ -21,17 +21,17 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
 
-Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights and
-budget, and writes report.html and report.json to DIR. Runs are executed one after another on this machine or on
-Kubernetes, or each as a Slurm job. A search with short runs first finds each algorithm's learning rate and momentum, so
-the comparison is between algorithms and not between settings. After an interruption, the same command executes only the
-missing runs.
+Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights
+and budget, and writes report.html and report.json to DIR. Runs are executed one after another on this machine
+or on Kubernetes, or each as a Slurm job. A search with short runs first finds each algorithm's learning rate
+and momentum, so the comparison is between algorithms and not between settings. After an interruption, the
+same command executes only the missing runs.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware,easgd \
       --workers=1,2,4 --seeds=3 --budget=samples:120000 --straggler=1:4x --out=out
-  catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out         docs/python.md
+  catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out      docs/python.md
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
       --launcher=slurm --nodes=4 --partition=main --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \

@@ -30,17 +30,19 @@ using FoundHyperparameters = std::map<std::pair<std::string, int>, Hyperparamete
 Hyperparameters HyperparametersOf(const v1::Job& job);
 void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job);
 
-// The values that a search tries. A step is learning_rate / (1 - momentum), how far one gradient moves the weights in total.
+// The values that a search tries. A step is learning_rate / (1 - momentum), how far one gradient moves the
+// weights in total.
 struct SearchSpace {
   std::optional<float> learning_rate;  // a value that is given, for every momentum
   double largest_step = 0;             // otherwise: this times 1, 0.5, 0.25, 0.1 and 0.05
   std::vector<std::optional<float>> momenta;
 };
 
-// Returns the space for an algorithm. `given` has the algorithm, `complete` is the same job, complete and valid, and `set` the
-// values of --set. The steps are the same for all algorithms with the same kind of optimizer, around the
-// job's own if it has one, otherwise around 0.5 with SGD, and around the default with other kinds. Only if the preset limits the
-// step by the number of workers (Preset.step_times_workers), the largest is the limit.
+// Returns the space for an algorithm. `given` has the algorithm, `complete` is the same job, complete and
+// valid, and `set` the values of --set. The steps are the same for all algorithms with the same kind of
+// optimizer, around the job's own if it has one, otherwise around 0.5 with SGD, and around the default with
+// other kinds. Only if the preset limits the step by the number of workers (Preset.step_times_workers), the
+// largest is the limit.
 SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job& set);
 
 // Returns the points of the space, from the smallest step.
@@ -77,17 +79,19 @@ struct ComparePlan {
 };
 
 // Returns the runs of a comparison. `given` is the job of the file and the overrides. Each algorithm replaces
-// its `algorithm`, unless it is the job's preset, with the changes of --set; the job's optimizer is used for all.
-// `found` has the results of searches. InvalidArgument if an algorithm supports none of the numbers of workers.
+// its `algorithm`, unless it is the job's preset, with the changes of --set; the job's optimizer is used for
+// all. `found` has the results of searches. InvalidArgument if an algorithm supports none of the numbers of
+// workers.
 absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
                                      const FoundHyperparameters& found);
 
-// Returns the job of one run with the algorithm of `given`, complete and valid, with this share of the budget.
+// Returns the job of one run with the algorithm of `given`, complete and valid, with this share of the
+// budget.
 absl::StatusOr<v1::Job> JobWithShare(const CompareOptions& options, const v1::Job& given, int workers,
                                      uint64_t seed, double share);
 
-// A search for the learning rate and the momentum of an algorithm with a number of workers, which costs as much as one run of
-// the whole budget.
+// A search for the learning rate and the momentum of an algorithm with a number of workers, which costs as
+// much as one run of the whole budget.
 struct PlannedSearch {
   std::string algorithm;
   int workers = 1;
@@ -95,12 +99,14 @@ struct PlannedSearch {
   std::vector<Rung> rungs;
 };
 
-// Returns the searches of a comparison: none with SearchKind::kNone, for a synthetic model, which learns nothing, and if
+// Returns the searches of a comparison: none with SearchKind::kNone, for a synthetic model, which learns
+// nothing, and if
 // --set leaves nothing to search. InvalidArgument if the share of a budget cannot be computed.
 absl::StatusOr<std::vector<PlannedSearch>> PlanSearches(const CompareOptions& options, const v1::Job& given);
 
-// Returns the run of a trial. Its seed is the one after those of the report. Its learning rate does not decay: the whole run
-// has hardly lowered it by then, and short runs that end with a low rate prefer a higher one than long runs do.
+// Returns the run of a trial. Its seed is the one after those of the report. Its learning rate does not
+// decay: the whole run has hardly lowered it by then, and short runs that end with a low rate prefer a higher
+// one than long runs do.
 absl::StatusOr<PlannedRun> PlanTrial(const CompareOptions& options, const v1::Job& given,
                                      const PlannedSearch& search, int trial, int rung, double share);
 

@@ -30,7 +30,8 @@ absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDire
 // Deletes the checkpoints of a run, which are needed only while it trains.
 void DeleteCheckpoints(const std::string& run_directory);
 
-// Returns "downpour, 4 workers, seed 2", or in a search "downpour, 4 workers, learning rate 0.1, momentum 0.9".
+// Returns "downpour, 4 workers, seed 2", or in a search "downpour, 4 workers, learning rate 0.1, momentum
+// 0.9".
 std::string LabelOf(const PlannedRun& run);
 
 // Returns the result in the directory of a run in words: "97.81 % in 4.2 s".
@@ -39,8 +40,8 @@ std::string ResultLine(const std::string& run_directory);
 // Prints a line for each run that is done, and on a terminal the progress of the current one below them.
 class CompareProgress : public TrainObserver {
  public:
-  // `columns` is the width of the terminal; 0: not a terminal. `runs` is the number of runs to carry out, as far as it is
-  // known.
+  // `columns` is the width of the terminal; 0: not a terminal. `runs` is the number of runs to carry out, as
+  // far as it is known.
   CompareProgress(std::ostream* out, int columns, int runs, const Clock* clock)
       : line_(out, columns), runs_(runs), clock_(*clock), began_(clock->Now()) {}
 

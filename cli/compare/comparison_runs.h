@@ -23,8 +23,8 @@ class ComparisonRuns {
                  Launcher* launcher, const Streams& streams)
       : options_(options), given_(given), directory_(directory), launcher_(launcher), streams_(streams) {}
 
-  // Executes the runs that are not done. All jobs are checked before the first run. Errors: those of MakePlan, PlanSearches and
-  // Launcher::Launch.
+  // Executes the runs that are not done. All jobs are checked before the first run. Errors: those of
+  // MakePlan, PlanSearches and Launcher::Launch.
   absl::Status Run();
 
   // Returns the content of the report, after Run.

@@ -17,7 +17,8 @@ constexpr float kMomenta[] = {0, 0.9f};
 // Shares of the largest step. More of them would leave each trial too short a run to tell them apart.
 constexpr double kSteps[] = {0.05, 0.1, 0.25, 0.5, 1};
 constexpr double kLargestOverMiddle = 4;
-// The step of SGD in the middle. Nothing depends on a preset, so that no algorithm begins nearer to its optimum.
+// The step of SGD in the middle. Nothing depends on a preset, so that no algorithm begins nearer to its
+// optimum.
 constexpr double kSgdStep = 0.5;
 
 // Returns false for an optimizer of a kind without momentum.
@@ -43,7 +44,8 @@ double UsualStep(const google::protobuf::Message& complete) {
   return kSgdStep;
 }
 
-// Returns the limit of a step that the preset has for the job's workers, if the learning rate is that of the servers.
+// Returns the limit of a step that the preset has for the job's workers, if the learning rate is that of the
+// servers.
 std::optional<double> LimitOf(const v1::Job& complete) {
   const Preset* const preset = FindPreset(complete.algorithm().preset());
   const bool limited = preset != nullptr && preset->step_times_workers > 0 &&

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 constexpr char kMaster[] = "catchment-server-0";
 // Pods have up to two minutes to end (terminationGracePeriodSeconds), then volumes are deleted.
 constexpr double kDeleteSeconds = 300;
-// The files that are copied from a run's volume. The summary is last, because a run that has one counts as done.
+// The files that are copied from a run's volume. The summary is last, because a run that has one counts as
+// done.
 constexpr const char* kResults[] = {"model.safetensors", "model-best.safetensors", "metrics.jsonl",
                                     "summary.json"};
 

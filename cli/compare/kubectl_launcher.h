@@ -1,9 +1,9 @@
-// Runs on Kubernetes, one after another: kubectl applies the manifests of each in its current cluster and namespace, and
-// deletes them when it has copied the run's results from the volume.
+// Runs on Kubernetes, one after another: kubectl applies the manifests of each in its current cluster and
+// namespace, and deletes them when it has copied the run's results from the volume.
 //
-// All runs have the name `catchment`, so that a namespace has one run. Its ConfigMap catchment-job says which: a later command
-// waits for a run that an earlier one has applied, instead of applying it again. A signal ends the command and leaves the run.
-// A run that fails or does not progress is deleted.
+// All runs have the name `catchment`, so that a namespace has one run. Its ConfigMap catchment-job says
+// which: a later command waits for a run that an earlier one has applied, instead of applying it again. A
+// signal ends the command and leaves the run. A run that fails or does not progress is deleted.
 //
 // Threads: an object is used by one thread.
 #ifndef CATCHMENT_CLI_COMPARE_KUBECTL_LAUNCHER_H_
@@ -41,8 +41,8 @@ class KubectlLauncher : public SequentialLauncher {
                   SignalWaiter* signals)
       : options_(options), kubectl_(std::move(kubectl)), bounds_(bounds), signals_(signals) {}
 
-  // Errors, in addition to those of the interface: FailedPrecondition if the namespace has another job; Unavailable, with kubectl's
-  // own words, if it cannot apply or delete a run.
+  // Errors, in addition to those of the interface: FailedPrecondition if the namespace has another job;
+  // Unavailable, with kubectl's own words, if it cannot apply or delete a run.
   absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
                       const CompareDirectory& directory, CompareProgress* progress, int* signal) override;
 

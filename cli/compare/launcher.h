@@ -1,5 +1,5 @@
-// Launchers start the runs of a comparison on this machine or on a cluster. A launcher leaves nothing but the directory of
-// each run; the run is done if that contains its result (IsDone in compare_directory.h).
+// Launchers start the runs of a comparison on this machine or on a cluster. A launcher leaves nothing but the
+// directory of each run; the run is done if that contains its result (IsDone in compare_directory.h).
 #ifndef CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 #define CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 
@@ -24,8 +24,8 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  // Carries out runs that are not done, and those that follow them. Reports the end of each to `progress` and `following`,
-  // also that of a run that fails, after which it continues with the others.
+  // Carries out runs that are not done, and those that follow them. Reports the end of each to `progress` and
+  // `following`, also that of a run that fails, after which it continues with the others.
   // Errors: Aborted if a signal ended it, with the signal in *signal; those that concern all runs.
   virtual absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
                               const CompareDirectory& directory, CompareProgress* progress, int* signal) = 0;
@@ -46,8 +46,8 @@ class SequentialLauncher : public Launcher {
                              CompareProgress* progress, int* signal) = 0;
 };
 
-// Returns that of the options: local_launcher.h, slurm_launcher.h or kubectl_launcher.h. Errors: NotFound, naming a program that is needed.
-// `signals` must outlive it.
+// Returns that of the options: local_launcher.h, slurm_launcher.h or kubectl_launcher.h. Errors: NotFound,
+// naming a program that is needed. `signals` must outlive it.
 absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(const CompareOptions& options, SignalWaiter* signals);
 
 }  // namespace catchment

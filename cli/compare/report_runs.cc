@@ -26,9 +26,10 @@ namespace fs = std::filesystem;
 
 constexpr char kUsage[] = R"(catchment report DIR... --out=DIR [flags]
 
-Makes report.html and report.json from runs that have ended, as `catchment compare` does. The runs may have been started
-in any way, on any machine. DIR is the --out of a run, or of a comparison, which stands for all its runs. Runs are named
-by the differences between their jobs; runs that differ only in the seed are averaged.
+Makes report.html and report.json from runs that have ended, as `catchment compare` does. The runs may have
+been started in any way, on any machine. DIR is the --out of a run, or of a comparison, which stands for all
+its runs. Runs are named by the differences between their jobs; runs that differ only in the seed are
+averaged.
 
 Examples:
   catchment report out-sync out-downpour out-easgd --out=report
@@ -36,8 +37,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: the report is written; 1: a directory holds no run, or no run is finished; 2: wrong command line.
-docs/compare.md explains the report and the keys of report.json.
+Exit code: 0: the report is written; 1: a directory holds no run, or no run is finished; 2: wrong command
+line. docs/compare.md explains the report and the keys of report.json.
 )";
 
 using Fields = std::map<std::string, std::string>;  // value by path, "optimizer.learning_rate"
@@ -82,8 +83,8 @@ std::string ValueOf(const Fields& fields, const std::string& path) {
   return found == fields.end() ? "" : found->second;
 }
 
-// Returns true for a field that does not distinguish runs in a report: one that has a place of its own there, or that
-// does not change the training.
+// Returns true for a field that does not distinguish runs in a report: one that has a place of its own there,
+// or that does not change the training.
 bool IsIgnored(const std::string& path) {
   static const auto* const ignored = new std::set<std::string>{
       "workers", "seed", "name", "algorithm.preset", "model.initial_weights", "evaluation.keep_best"};

@@ -1,5 +1,5 @@
-// The report of a comparison, from finished runs: of one machine or of several, of `catchment train`, of daemons that
-// were started by hand, or of a cluster.
+// The report of a comparison, from finished runs: of one machine or of several, of `catchment train`, of
+// daemons that were started by hand, or of a cluster.
 #ifndef CATCHMENT_CLI_COMPARE_REPORT_RUNS_H_
 #define CATCHMENT_CLI_COMPARE_REPORT_RUNS_H_
 
@@ -13,15 +13,15 @@
 
 namespace catchment {
 
-// Returns a name for each job: its preset, and each other field whose value differs between the jobs, except the
-// number of workers, the seed, the job's name and the paths of files. A field of the algorithm or the optimizer counts
-// only if it differs from the preset's. The jobs are complete.
+// Returns a name for each job: its preset, and each other field whose value differs between the jobs, except
+// the number of workers, the seed, the job's name and the paths of files. A field of the algorithm or the
+// optimizer counts only if it differs from the preset's. The jobs are complete.
 //   {"sync", "downpour, learning_rate 0.01"}
 std::vector<std::string> NameJobs(const std::vector<v1::Job>& jobs);
 
-// Reads the runs in `directories`: the --out of a run, or of a comparison, which stands for all its runs. Errors:
-// NotFound for a directory that holds no run; InvalidArgument for runs that train different models or that have
-// everything in common, their seed included.
+// Reads the runs in `directories`: the --out of a run, or of a comparison, which stands for all its runs.
+// Errors: NotFound for a directory that holds no run; InvalidArgument for runs that train different models or
+// that have everything in common, their seed included.
 absl::StatusOr<Comparison> CollectRuns(const std::vector<std::string>& directories);
 
 // Runs a command line of `catchment report`. Returns the exit code, which --help explains.

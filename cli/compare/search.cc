@@ -21,8 +21,8 @@ class OpenSearch {
   OpenSearch(const Search& search, Promotion promotion, const CompareDirectory& directory)
       : search_(search), halving_(search.rungs, promotion), directory_(directory) {}
 
-  // Returns the runs that may begin and are not done. Those that are done end here, the best first: in any other order a
-  // trial might continue that is not among the best.
+  // Returns the runs that may begin and are not done. Those that are done end here, the best first: in any
+  // other order a trial might continue that is not among the best.
   std::vector<PlannedRun> Begin() {
     std::vector<PlannedRun> missing;
     while (true) {
@@ -58,8 +58,8 @@ class OpenSearch {
     return true;
   }
 
-  // Returns lines about what Begin returned: how many runs are already done, and the rungs that begin: "downpour, 4 workers,
-  // rung 2: 16 % of the budget".
+  // Returns lines about what Begin returned: how many runs are already done, and the rungs that begin:
+  // "downpour, 4 workers, rung 2: 16 % of the budget".
   std::vector<std::string> Describe(const std::vector<PlannedRun>& missing) {
     std::vector<std::string> lines;
     const std::string label = search_.label.empty() ? "" : search_.label + ", ";

@@ -1,5 +1,5 @@
-// Searches by successive halving (cli/tune/halving.h) whose trials are runs: those of `catchment tune`, and those for the
-// learning rates of a comparison.
+// Searches by successive halving (cli/tune/halving.h) whose trials are runs: those of `catchment tune`, and
+// those for the learning rates of a comparison.
 #ifndef CATCHMENT_CLI_COMPARE_SEARCH_H_
 #define CATCHMENT_CLI_COMPARE_SEARCH_H_
 
@@ -30,8 +30,8 @@ struct SearchResult {
   std::vector<std::vector<RunResult>> runs;  // of each rung, in the order of its trials
 };
 
-// Carries out searches side by side, without the runs that are done. A run that diverges or fails loses. If the launcher
-// executes several runs at once, trials are promoted at once (Promotion).
+// Carries out searches side by side, without the runs that are done. A run that diverges or fails loses. If
+// the launcher executes several runs at once, trials are promoted at once (Promotion).
 // Errors: those of Launcher::Launch, with the signal that ended it in *signal.
 absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
                                                       const CompareDirectory& directory, Launcher* launcher,

@@ -1,4 +1,5 @@
-// Writes sbatch's command lines and parses the output of Slurm's commands. cli/compare/slurm_launcher.h executes them.
+// Writes sbatch's command lines and parses the output of Slurm's commands. cli/compare/slurm_launcher.h
+// executes them.
 //
 // Threads: pure functions.
 #ifndef CATCHMENT_CLI_COMPARE_SLURM_JOB_H_
@@ -15,8 +16,8 @@
 
 namespace catchment {
 
-// Returns an error that names the flag of a comparison that runs on Slurm do not support, or the number of workers for
-// which there is no layout.
+// Returns an error that names the flag of a comparison that runs on Slurm do not support, or the number of
+// workers for which there is no layout.
 absl::Status CheckForSlurm(const CompareOptions& options);
 
 // The nodes of a run. Each worker has a task, and with GPUs one of them.
@@ -25,8 +26,9 @@ struct SlurmLayout {
   int gpus_per_node = 0;  // as many as workers on a node; 0: none
 };
 
-// Without GPUs: --nodes nodes, or one for each worker if that is fewer. With GPUs: the fewest nodes that the workers can
-// be divided equally between, with at most --gpus_per_node on each. InvalidArgument if there is none.
+// Without GPUs: --nodes nodes, or one for each worker if that is fewer. With GPUs: the fewest nodes that the
+// workers can be divided equally between, with at most --gpus_per_node on each. InvalidArgument if there is
+// none.
 absl::StatusOr<SlurmLayout> LayOut(const SlurmOptions& options, int workers);
 
 // The files that submit a run, with their paths.
@@ -37,8 +39,9 @@ struct SlurmPrograms {
   std::string script;  // deploy/slurm/catchment.sbatch
 };
 
-// Returns the command that submits a run with the job `directory`/job.textproto. `directory` is absolute. A job whose
-// node is lost is not put into the queue again by Slurm: without a checkpoint it starts again, in an empty directory.
+// Returns the command that submits a run with the job `directory`/job.textproto. `directory` is absolute. A
+// job whose node is lost is not put into the queue again by Slurm: without a checkpoint it starts again, in
+// an empty directory.
 std::vector<std::string> SbatchCommand(const SlurmPrograms& programs, const CompareOptions& options,
                                        const SlurmLayout& layout, const PlannedRun& run,
                                        const std::string& directory);

@@ -25,7 +25,8 @@ absl::StatusOr<SlurmQueue> ReadQueue(const SlurmPrograms& programs, const std::s
   return ParseQueue(*output);
 }
 
-// Returns the number of the job that was last submitted for the run in this directory; empty if there is none.
+// Returns the number of the job that was last submitted for the run in this directory; empty if there is
+// none.
 std::string RecordedJob(const std::string& run_directory) {
   return ParseJobId(ReadTextFile(run_directory + kSbatchLog).value_or(""));
 }
@@ -177,7 +178,8 @@ absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* o
   }
   const absl::StatusOr<SlurmLayout> layout = LayOut(options_.slurm, open->run.workers);
   if (!layout.ok()) return layout.status();
-  // The record of the job is what sbatch itself has written, so that it is there even if this command is killed.
+  // The record of the job is what sbatch itself has written, so that it is there even if this command is
+  // killed.
   const absl::StatusOr<std::string> output =
       Execute(SbatchCommand(programs_, options_, *layout, open->run, open->path), open->path + kSbatchLog);
   open->job = output.ok() ? ParseJobId(*output) : "";

@@ -1,10 +1,11 @@
-// Runs as jobs of Slurm, each of which executes deploy/slurm/catchment.sbatch in the run's directory, which all nodes must
-// see.
+// Runs as jobs of Slurm, each of which executes deploy/slurm/catchment.sbatch in the run's directory, which
+// all nodes must see.
 //
-// All runs are submitted at once, and those that follow one when it has ended. If Slurm refuses one while others have not ended,
-// it is submitted again after the next one has. A run's directory has the number of its job (kSbatchLog), so that a later command waits for a job that has not
-// ended instead of submitting another. A job that is lost (a node failed, it was preempted, Slurm has forgotten it) is
-// submitted again. A signal ends the command and leaves the jobs.
+// All runs are submitted at once, and those that follow one when it has ended. If Slurm refuses one while
+// others have not ended, it is submitted again after the next one has. A run's directory has the number of
+// its job (kSbatchLog), so that a later command waits for a job that has not ended instead of submitting
+// another. A job that is lost (a node failed, it was preempted, Slurm has forgotten it) is submitted again. A
+// signal ends the command and leaves the jobs.
 //
 // Threads: an object is used by one thread.
 #ifndef CATCHMENT_CLI_COMPARE_SLURM_LAUNCHER_H_
@@ -34,7 +35,8 @@ struct SlurmBounds {
 
 class SlurmLauncher : public Launcher {
  public:
-  // Finds Slurm's commands in $PATH, and the batch script in the bundle of this program. NotFound names what is missing.
+  // Finds Slurm's commands in $PATH, and the batch script in the bundle of this program. NotFound names what
+  // is missing.
   static absl::StatusOr<std::unique_ptr<Launcher>> Create(const CompareOptions& options,
                                                           SignalWaiter* signals);
 
@@ -67,8 +69,8 @@ class SlurmLauncher : public Launcher {
   // Returns the queue after a pause. Errors: Aborted after a signal; Unavailable.
   absl::StatusOr<SlurmQueue> AwaitQueue(const CompareDirectory& directory, int* signal) const;
 
-  // Ends the runs that have ended. Runs whose jobs were lost have none then. FailedPrecondition, after cancelling all
-  // jobs, if the nodes do not see the directory.
+  // Ends the runs that have ended. Runs whose jobs were lost have none then. FailedPrecondition, after
+  // cancelling all jobs, if the nodes do not see the directory.
   absl::Status Update(const CompareDirectory& directory);
   // Returns true if the run has ended, with its result in *result.
   absl::StatusOr<bool> HasEnded(const std::string& state, OpenRun* open, std::string* result) const;
@@ -92,7 +94,8 @@ class SlurmLauncher : public Launcher {
   bool submit_ = true;  // a job has ended since the last submission
 };
 
-// FailedPrecondition if Slurm jobs of a comparison in the directory `out`, which is to be deleted, have not ended.
+// FailedPrecondition if Slurm jobs of a comparison in the directory `out`, which is to be deleted, have not
+// ended.
 absl::Status CheckNoJobs(const std::string& out);
 
 }  // namespace catchment

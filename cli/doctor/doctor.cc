@@ -17,10 +17,10 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment doctor [HOST:PORT|DIR] [flags]
 
-Checks whether this machine can run the daemons of a job. Prints a line for each check, ok, warn or fail, followed by the
-remedy. HOST:PORT is the address of a running master, or the address on this machine for a future one. DIR is the --out of a
-running job. Default: $CATCHMENT_MASTER; without one, only this machine is checked. It needs no privileges, and writes only a
-file of 16 MB into each named directory, which it deletes.
+Checks whether this machine can run the daemons of a job. Prints a line for each check, ok, warn or fail,
+followed by the remedy. HOST:PORT is the address of a running master, or the address on this machine for a
+future one. DIR is the --out of a running job. Default: $CATCHMENT_MASTER; without one, only this machine is
+checked. It needs no privileges, and writes only a file of 16 MB into each named directory, which it deletes.
 
 Examples:
   catchment doctor

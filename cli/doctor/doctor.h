@@ -9,8 +9,8 @@
 
 namespace catchment {
 
-// `catchment doctor [MASTER]`: checks whether this machine can run the daemons of a job. Exit code 0: no check has failed; 1:
-// some have.
+// `catchment doctor [MASTER]`: checks whether this machine can run the daemons of a job. Exit code 0: no
+// check has failed; 1: some have.
 int RunDoctor(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
 }  // namespace catchment

@@ -20,7 +20,8 @@ constexpr int kMaxPort = 65535;
 constexpr int kUser = 10001;  // as in deploy/container/Dockerfile
 // The number of Pods of each worker that may fail before its Job fails.
 constexpr int kFailures = 20;
-// Kubernetes' limit of 63 characters for a label, less the longest suffix: a JobSet's Pods are NAME-evaluator-0-99-abcde.
+// Kubernetes' limit of 63 characters for a label, less the longest suffix: a JobSet's Pods are
+// NAME-evaluator-0-99-abcde.
 constexpr size_t kMaxName = 42;
 constexpr size_t kMaxLabel = 63;
 constexpr size_t kMaxObjectName = 253;
@@ -31,7 +32,8 @@ constexpr char kEvaluator[] = "evaluator";
 
 absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
 
-// Returns an error unless Kubernetes accepts `name`: a label of at most `max` characters, which may contain dots if `dots` is set.
+// Returns an error unless Kubernetes accepts `name`: a label of at most `max` characters, which may contain
+// dots if `dots` is set.
 absl::Status CheckName(const std::string& flag, const std::string& name, size_t max, bool dots) {
   const auto alphanumeric = [](char c) { return absl::ascii_isdigit(c) || absl::ascii_islower(c); };
   const bool known = std::all_of(name.begin(), name.end(),
@@ -106,7 +108,8 @@ class Maker {
     return claim;
   }
 
-  // Allows connections between the job's Pods and its servers, to DNS, and from everywhere to metrics, but no others.
+  // Allows connections between the job's Pods and its servers, to DNS, and from everywhere to metrics, but no
+  // others.
   Json NetworkPolicy() const {
     const Json grpc = Json::array({{{"protocol", "TCP"}, {"port", kPort}}});
     const Json dns = Json::array({{{"protocol", "UDP"}, {"port", 53}}, {{"protocol", "TCP"}, {"port", 53}}});
@@ -145,7 +148,8 @@ class Maker {
     return set;
   }
 
-  // A drain evicts one server at a time: the job ends with a checkpoint, and continues from it when the Pod is back.
+  // A drain evicts one server at a time: the job ends with a checkpoint, and continues from it when the Pod
+  // is back.
   Json DisruptionBudget() const {
     Json budget = Object("policy/v1", "PodDisruptionBudget", Name(kServer));
     budget["spec"] = {{"maxUnavailable", 1}, {"selector", Selector(kServer)}};
@@ -253,8 +257,8 @@ class Maker {
   }
 
   Json RoleArgs(const std::string& role) const {
-    // The job does not end before one of the evaluators has scored the final weights. `kubectl port-forward` connects to
-    // localhost in the Pod.
+    // The job does not end before one of the evaluators has scored the final weights. `kubectl port-forward`
+    // connects to localhost in the Pod.
     if (role == kServer) {
       return Json::array({absl::StrCat("--evaluators=", job_.evaluators), "--listen_everywhere"});
     }
@@ -292,8 +296,8 @@ class Maker {
     return env;
   }
 
-  // A server is alive if its process answers, and ready while the job trains. It has ten minutes to read a checkpoint, before it
-  // listens. The kubelet's gRPC probe supports no TLS.
+  // A server is alive if its process answers, and ready while the job trains. It has ten minutes to read a
+  // checkpoint, before it listens. The kubelet's gRPC probe supports no TLS.
   void AddProbes(Json* container) const {
     const auto shell = [](const std::string& command) {
       return Json{{"command", Json::array({"/bin/sh", "-c", command})}};

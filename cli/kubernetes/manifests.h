@@ -1,6 +1,7 @@
-// The manifests of a job on Kubernetes: servers as a StatefulSet, workers and evaluators as Indexed Jobs, the job file as a
-// ConfigMap, a claim for results, and a NetworkPolicy. All names begin with the job's, and all objects have it as
-// app.kubernetes.io/instance, so that a namespace may have several jobs. The Pods run deploy/kubernetes/server.sh and worker.sh.
+// The manifests of a job on Kubernetes: servers as a StatefulSet, workers and evaluators as Indexed Jobs, the
+// job file as a ConfigMap, a claim for results, and a NetworkPolicy. All names begin with the job's, and all
+// objects have it as app.kubernetes.io/instance, so that a namespace may have several jobs. The Pods run
+// deploy/kubernetes/server.sh and worker.sh.
 //
 // Requires Kubernetes 1.29 (backoffLimitPerIndex).
 #ifndef CATCHMENT_CLI_KUBERNETES_MANIFESTS_H_
@@ -27,8 +28,8 @@ struct KubernetesSite {
   bool one_node = false;
 };
 
-// Declares --image, --data_claim, --storage_class, --one_node, --tls_secret and --cert_manager. The help of each begins with
-// `head`.
+// Declares --image, --data_claim, --storage_class, --one_node, --tls_secret and --cert_manager. The help of
+// each begins with `head`.
 void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags);
 
 // Returns the names of the flags that are given, and their values.

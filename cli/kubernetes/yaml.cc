@@ -26,8 +26,8 @@ bool IsPlain(const std::string& text) {
          values->count(absl::AsciiStrToLower(text)) == 0;
 }
 
-// Returns true if the text can be a literal block: it ends with its only final line break, and has no characters that YAML
-// would read in another way.
+// Returns true if the text can be a literal block: it ends with its only final line break, and has no
+// characters that YAML would read in another way.
 bool IsBlock(const std::string& text) {
   const auto printable = [](char c) { return c == '\n' || absl::ascii_isprint(c); };
   return text.size() > 1 && text[0] != ' ' && text[0] != '\n' && text.back() == '\n' &&

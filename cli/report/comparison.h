@@ -67,7 +67,8 @@ struct Comparison {
   std::string untuned;  // a sentence about learning rates that are not the result of a search; empty: all are
 };
 
-// Returns the cost of the search for an algorithm with a number of workers, in runs of the whole budget; 0: there was none.
+// Returns the cost of the search for an algorithm with a number of workers, in runs of the whole budget; 0:
+// there was none.
 double SearchCost(const Comparison& comparison, const std::string& algorithm, int workers);
 
 // Returns the runs of one algorithm with one number of workers that are done.

@@ -32,7 +32,8 @@ struct LegendPlace {
   int row = 0;
 };
 
-// Returns the left end of the plot, with enough space for the labels of the y axis between it and the axis's name.
+// Returns the left end of the plot, with enough space for the labels of the y axis between it and the axis's
+// name.
 double LeftOf(const LineChart& chart, const Axis& y) {
   double widest = 0;
   for (double tick : y.Ticks(kTicks))

@@ -61,7 +61,8 @@ std::string EscapeXml(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// Helvetica's digits are 0.56 of the size wide, those of DejaVu Sans, which many Linux systems have in its place, 0.64.
+// Helvetica's digits are 0.56 of the size wide, those of DejaVu Sans, which many Linux systems have in its
+// place, 0.64.
 double TextWidth(const std::string& text, double size) {
   return 0.64 * size * static_cast<double>(text.size());
 }

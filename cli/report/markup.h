@@ -65,12 +65,12 @@ std::string HtmlTable(const std::vector<std::vector<std::string>>& rows, size_t 
 
 std::string HtmlParagraph(const std::string& text);
 
-// Returns a shell's command as a block to copy it from, with each flag in a line of its own. Words with spaces are in single
-// quotes, as by ShellQuoted.
+// Returns a shell's command as a block to copy it from, with each flag in a line of its own. Words with
+// spaces are in single quotes, as by ShellQuoted.
 std::string HtmlCommand(const std::string& command);
 
-// Returns a figure with pictures side by side if there is enough width; empty ones are left out. In a narrow window
-// a picture keeps at least three quarters of its own width, and is scrolled.
+// Returns a figure with pictures side by side if there is enough width; empty ones are left out. In a narrow
+// window a picture keeps at least three quarters of its own width, and is scrolled.
 std::string HtmlFigure(const std::vector<std::string>& pictures, const std::string& caption);
 
 std::string HtmlPage(const std::string& title, const std::string& body);

@@ -36,8 +36,8 @@ std::string MomentumBars(const Comparison& comparison);
 double LowestShown(const Comparison& comparison, const Findings& findings);
 
 // Returns one curve from the runs of several seeds, whose scores have different times. Accuracy over a
-// score's `x` (&TestScore::seconds, &TestScore::samples): each run is a straight line between its scores, and stays
-// at its last one; the curve is their mean, its band from the lowest to the highest, once all runs have
+// score's `x` (&TestScore::seconds, &TestScore::samples): each run is a straight line between its scores, and
+// stays at its last one; the curve is their mean, its band from the lowest to the highest, once all runs have
 // a score. Empty without scores.
 std::vector<CurvePoint> AccuracyOver(double TestScore::*x, const std::vector<const RunResult*>& runs);
 

@@ -110,10 +110,11 @@ struct SquareSum {
   double deviation() const { return freedom > 0 ? std::sqrt(sum / freedom) : 0; }
 };
 
-// Returns the relative standard deviation of one step, from the intervals between lines of metrics. Differences between
-// consecutive intervals (Allan's variance) are free of what slows a worker down for longer, such as other processes on its
-// machine, which is not a property of single steps. What all workers have in common at a time, such as the load of a
-// machine that they share, makes none wait for another: it is subtracted if several workers trained.
+// Returns the relative standard deviation of one step, from the intervals between lines of metrics.
+// Differences between consecutive intervals (Allan's variance) are free of what slows a worker down for
+// longer, such as other processes on its machine, which is not a property of single steps. What all workers
+// have in common at a time, such as the load of a machine that they share, makes none wait for another: it is
+// subtracted if several workers trained.
 double StepDeviation(const std::string& metrics, double batch_size) {
   std::map<std::pair<int, int>, std::vector<Difference>> differences;  // by the lines of the two intervals
   for (const auto& [worker, intervals] : IntervalsByWorker(metrics, batch_size)) {
@@ -145,7 +146,8 @@ absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
   const absl::StatusOr<Recorded> run = Read(directory);
   if (!run.ok()) return run.status();
   const absl::StatusOr<double> compute = Positive(directory, run->summary, "compute_seconds");
-  // The seconds are those since the servers' last start. Runs of earlier releases do not have the samples since then.
+  // The seconds are those since the servers' last start. Runs of earlier releases do not have the samples
+  // since then.
   const char* const key = run->summary.contains("computed_samples") ? "computed_samples" : "samples";
   const absl::StatusOr<double> samples = Positive(directory, run->summary, key);
   if (!compute.ok()) return compute.status();

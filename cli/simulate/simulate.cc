@@ -104,7 +104,8 @@ nlohmann::ordered_json RecordOf(const SimulateOptions& options, const v1::Job& g
   return record;
 }
 
-// Returns the command line without the directory, so that the same simulation gives the same report in any directory.
+// Returns the command line without the directory, so that the same simulation gives the same report in any
+// directory.
 std::string CommandOf(const std::vector<std::string>& args) {
   std::vector<std::string> kept;
   for (size_t i = 0; i < args.size(); ++i) {

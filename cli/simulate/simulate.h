@@ -1,5 +1,6 @@
-// `catchment simulate JOB --workers=... --step=... --out=DIR`: the runs of a comparison (cli/compare/compare_plan.h) by
-// simulation (simulation/simulation.h), with the report of `catchment compare`.
+// `catchment simulate JOB --workers=... --step=... --out=DIR`: the runs of a comparison
+// (cli/compare/compare_plan.h) by simulation (simulation/simulation.h), with the report of `catchment
+// compare`.
 #ifndef CATCHMENT_CLI_SIMULATE_SIMULATE_H_
 #define CATCHMENT_CLI_SIMULATE_SIMULATE_H_
 
@@ -33,7 +34,8 @@ struct SimulateOptions {
   int seed = 0;                  // 0: the job's
 };
 
-// Adds the flags of the modelled cluster: --step, --start, --network, --straggler, --failures, --gradient and --from.
+// Adds the flags of the modelled cluster: --step, --start, --network, --straggler, --failures, --gradient and
+// --from.
 void AddModelFlags(SimulateOptions* options, FlagSet* flags);
 
 // Refuses a --straggler that no run has. `most` is the largest number of workers.
@@ -45,8 +47,8 @@ void SlowDownJobs(SimulateOptions* options);
 // Carries out runs on simulated clusters, one after another.
 class SimulationLauncher : public SequentialLauncher {
  public:
-  // Checks that the runs fit into this machine's memory. Errors: those of --from; InvalidArgument if nothing says how long
-  // a step takes; ResourceExhausted.
+  // Checks that the runs fit into this machine's memory. Errors: those of --from; InvalidArgument if nothing
+  // says how long a step takes; ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SimulationLauncher>> Create(const SimulateOptions& options,
                                                                     const v1::Job& given,
                                                                     const std::vector<PlannedRun>& runs);

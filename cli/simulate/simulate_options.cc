@@ -6,21 +6,23 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment simulate JOB --workers=N,M,... --step=DISTRIBUTION --out=DIR [flags]
 
-Predicts what `catchment compare` would measure on a cluster you do not have: which algorithm is best, and with how many
-workers. The code of the master, the shards and the workers' halves of the algorithms is that of the real programs, run
-in virtual time; only clocks, the network and the time of a step are modelled. Gradients are computed on this machine,
-once for each simulated step, so accuracies are real. The same seed produces the same report.json.
+Predicts what `catchment compare` would measure on a cluster you do not have: which algorithm is best, and
+with how many workers. The code of the master, the shards and the workers' halves of the algorithms is that of
+the real programs, run in virtual time; only clocks, the network and the time of a step are modelled.
+Gradients are computed on this machine, once for each simulated step, so accuracies are real. The same seed
+produces the same report.json.
 
 Examples:
   catchment simulate examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware --workers=1,8,60 \
       --step=lognormal:50ms:0.3 --network=10Gbit:50us --out=sim
   catchment simulate examples/mnist_cnn.textproto --algorithms=sync,downpour --workers=64,256,1024 \
       --step=lognormal:120ms:0.3 --straggler=1%:10x --gradient=quadratic:100:0.1 --budget=samples:6400000 --out=sim
-  catchment simulate job.textproto --from=out --workers=2,8,32 --out=sim    with the step times of the run in out
+  catchment simulate job.textproto --from=out --workers=2,8,32 --out=sim      with the step times of that run
 )";
 
 constexpr char kNotes[] = R"(
-DISTRIBUTION: constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE; times are 120ms, 50us, 2s.
+DISTRIBUTION: constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE; times are 120ms,
+50us, 2s.
 
 Exit code: 0: every run finished or diverged; 1: a run failed, or none finished; 2: wrong command line.
 docs/simulate.md says what is modelled, and how far the predictions are from measurements.

@@ -1,11 +1,13 @@
-// Successive halving: assigns shares of the budget to the trials of a search, and decides which continue and when.
+// Successive halving: assigns shares of the budget to the trials of a search, and decides which continue and
+// when.
 //
-// Everything here is a function of its arguments: it reads no clock, draws no random numbers and starts nothing, so that a
-// search that was interrupted repeats its decisions.
+// Everything here is a function of its arguments: it reads no clock, draws no random numbers and starts
+// nothing, so that a search that was interrupted repeats its decisions.
 //
-// Sources: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization"
-// (arXiv:1502.07943); Li et al. 2020, "A system for massively parallel hyperparameter tuning" (arXiv:1810.05934), for ASHA;
-// Halton 1960 for the points; Hutter, Hoos and Leyton-Brown 2014 for the importance.
+// Sources: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
+// optimization" (arXiv:1502.07943); Li et al. 2020, "A system for massively parallel hyperparameter tuning"
+// (arXiv:1810.05934), for ASHA; Halton 1960 for the points; Hutter, Hoos and Leyton-Brown 2014 for the
+// importance.
 #ifndef CATCHMENT_CLI_TUNE_HALVING_H_
 #define CATCHMENT_CLI_TUNE_HALVING_H_
 
@@ -27,22 +29,24 @@ struct Rung {
   double share = 1;
 };
 
-// One in kHalvingFactor trials of a rung continues in the next, with kHalvingFactor times the share of the budget.
+// One in kHalvingFactor trials of a rung continues in the next, with kHalvingFactor times the share of the
+// budget.
 inline constexpr int kHalvingFactor = 3;
 
-// Returns the rungs of a search with so many trials, at least 1. The last one has the share 1 and fewer than kHalvingFactor
-// trials. All rungs cost about the same.
+// Returns the rungs of a search with so many trials, at least 1. The last one has the share 1 and fewer than
+// kHalvingFactor trials. All rungs cost about the same.
 std::vector<Rung> PlanRungs(int trials);
 
 // Returns the cost of all runs, in full budgets.
 double CostOf(const std::vector<Rung>& rungs);
 
-// Returns the rungs up to the one that leaves a single trial, with their shares scaled so that all cost `cost` full
+// Returns the rungs up to the one that leaves a single trial, with their shares scaled so that all cost
+// `cost` full
 // budgets: for a search that is followed by runs of the setting that it finds.
 std::vector<Rung> PlanRungsThatCost(int trials, double cost);
 
-// Returns the `keep` best of `trials`, from the best to the worst; of equal ones the first are better. Those without a
-// score, or with one that is not finite, are never kept, so there may be fewer.
+// Returns the `keep` best of `trials`, from the best to the worst; of equal ones the first are better. Those
+// without a score, or with one that is not finite, are never kept, so there may be fewer.
 std::vector<int> BestTrials(const std::vector<int>& trials,
                             const std::vector<std::optional<TrialScore>>& scores, int keep);
 
@@ -61,8 +65,10 @@ struct HalvingResult {
 // Decides when trials continue in the next rung.
 enum class Promotion {
   kRungByRung,  // when all trials of their rung have ended
-  kAtOnce,  // each as soon as it is among the best of one in kHalvingFactor of those that have ended (ASHA): no run waits, and
-            // a few continue that are not among the best in the end
+  // Each as soon as it is among the best of one in kHalvingFactor of those that have ended (ASHA): no run
+  // waits, and
+  kAtOnce,
+  // a few continue that are not among the best in the end
 };
 
 // A run of a trial with the share of a rung, which counts from 0.
@@ -71,7 +77,8 @@ struct TrialRun {
   int rung = 0;
 };
 
-// A search: begin what NextRuns() returns, and Report the end of each, in any order, until nothing is open and nothing is next.
+// A search: begin what NextRuns() returns, and Report the end of each, in any order, until nothing is open
+// and nothing is next.
 class Halving {
  public:
   Halving(std::vector<Rung> rungs, Promotion promotion);
@@ -94,8 +101,8 @@ class Halving {
   std::vector<int> ended_;         // how many of them have ended
 };
 
-// Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover the cube more
-// evenly than random ones for any number of trials. `dimensions` is at most kMostDimensions.
+// Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover
+// the cube more evenly than random ones for any number of trials. `dimensions` is at most kMostDimensions.
 inline constexpr int kMostDimensions = 8;
 std::vector<double> TrialPoint(int trial, int dimensions);
 
@@ -109,16 +116,18 @@ struct SearchDimension {
   bool whole = false;        // whole numbers
 };
 
-// Reads "PATH=log:LOW..HIGH", "PATH=LOW..HIGH" or "PATH=A,B,C", in which commas within brackets separate nothing. `whole` is
-// false. InvalidArgument names the mistake.
+// Reads "PATH=log:LOW..HIGH", "PATH=LOW..HIGH" or "PATH=A,B,C", in which commas within brackets separate
+// nothing. `whole` is false. InvalidArgument names the mistake.
 absl::StatusOr<SearchDimension> ParseDimension(const std::string& text);
 
-// Returns the value at a coordinate in (0, 1), as a job file has it. Values of ranges have four significant digits.
+// Returns the value at a coordinate in (0, 1), as a job file has it. Values of ranges have four significant
+// digits.
 std::string ValueAt(const SearchDimension& dimension, double coordinate);
 
-// Returns how much of the variance of `scores` a coordinate explains, from 0 to 1: the trials are divided into `groups` of
-// equal width, and the variance within them is compared with the whole (epsilon squared, which chance alone leaves at 0 on average;
-// Kelley 1935). Nothing if there are no more scores than groups with scores, or if all scores are equal.
+// Returns how much of the variance of `scores` a coordinate explains, from 0 to 1: the trials are divided
+// into `groups` of equal width, and the variance within them is compared with the whole (epsilon squared,
+// which chance alone leaves at 0 on average; Kelley 1935). Nothing if there are no more scores than groups
+// with scores, or if all scores are equal.
 std::optional<double> Importance(const std::vector<double>& coordinates, const std::vector<double>& scores,
                                  int groups);
 

@@ -1,6 +1,6 @@
-// `catchment tune JOB --over=PATH=RANGE ... --out=DIR`: searches for the fields of a job with the best test accuracy by
-// successive halving (halving.h), with the runs, the directory and the launchers of a comparison (cli/compare) or by
-// simulation (cli/simulate).
+// `catchment tune JOB --over=PATH=RANGE ... --out=DIR`: searches for the fields of a job with the best test
+// accuracy by successive halving (halving.h), with the runs, the directory and the launchers of a comparison
+// (cli/compare) or by simulation (cli/simulate).
 #ifndef CATCHMENT_CLI_TUNE_TUNE_H_
 #define CATCHMENT_CLI_TUNE_TUNE_H_
 
@@ -29,8 +29,8 @@ struct TuneOptions {
 // Returns a command line that fills *options except `runs.plan.args`.
 CommandLine TuneCommandLine(TuneOptions* options);
 
-// Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any other thread is
-// started.
+// Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any
+// other thread is started.
 int RunTuneCommand(const std::vector<std::string>& args, const Streams& streams);
 
 // The settings that a trial tries, and why its job is not valid.
@@ -52,10 +52,12 @@ struct TuneResult {
   std::vector<std::optional<double>> importance;  // of each dimension, by the first rung
 };
 
-// Returns the run of the trial that is the best, in the last rung in which it has a score; null if there is none.
+// Returns the run of the trial that is the best, in the last rung in which it has a score; null if there is
+// none.
 const RunResult* BestRun(const TuneResult& result);
 
-// Returns the answer in one line: "The best of 9 trials is trial 3, with 97.2 %: optimizer.learning_rate=0.03, batch_size=64".
+// Returns the answer in one line: "The best of 9 trials is trial 3, with 97.2 %:
+// optimizer.learning_rate=0.03, batch_size=64".
 std::string AnswerOf(const TuneResult& result);
 
 // Returns report.json, whose keys docs/tune.md lists, and report.html.

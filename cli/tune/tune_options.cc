@@ -7,10 +7,10 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment tune JOB --over=PATH=RANGE [--over=...] --out=DIR [flags]
 
-Searches for the values of fields with the best test accuracy by successive halving: all trials train with a small share of
-the budget, then the best third start over with three times that share, and so on up to the whole budget. Writes
-report.html, report.json and best.textproto, the job file with the values found, to DIR. After an interruption, the same
-command executes only the missing runs.
+Searches for the values of fields with the best test accuracy by successive halving: all trials train with a
+small share of the budget, then the best third start over with three times that share, and so on up to the
+whole budget. Writes report.html, report.json and best.textproto, the job file with the values found, to DIR.
+After an interruption, the same command executes only the missing runs.
 
 Examples:
   catchment tune examples/mnist_mlp.textproto --over=optimizer.learning_rate=log:0.001..1 \
@@ -20,8 +20,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: every run finished or diverged; 1: a run failed, or no trial has a result; 2: wrong command line;
-128 + N: signal N ended it.
+Exit code: 0: every run finished or diverged; 1: a run failed, or no trial has a result; 2: wrong command
+line; 128 + N: signal N ended it.
 docs/tune.md explains the search, the report and the keys of report.json.
 )";
 

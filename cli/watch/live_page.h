@@ -1,4 +1,5 @@
-// The page of `catchment watch`: the curves of a running job and its status, as HTML that the browser fetches every second.
+// The page of `catchment watch`: the curves of a running job and its status, as HTML that the browser fetches
+// every second.
 //
 // Units: seconds of training. Threads: not thread-safe.
 #ifndef CATCHMENT_CLI_WATCH_LIVE_PAGE_H_
@@ -12,7 +13,8 @@
 
 namespace catchment {
 
-// A job's measurements over time. If the job goes back to a checkpoint, those after the checkpoint are dropped.
+// A job's measurements over time. If the job goes back to a checkpoint, those after the checkpoint are
+// dropped.
 class RunHistory {
  public:
   struct Point {
@@ -42,8 +44,8 @@ class RunHistory {
 // Returns the content of the page's body: the progress, the charts, and the text of `catchment status`.
 std::string LiveContent(const v1::JobStatus& status, const v1::JobStatus* before, const RunHistory& history);
 
-// Returns the page, whose script replaces the content with that at `content_url` every second, and goes to `end_url` when
-// the content says that the job has ended (kEndMark).
+// Returns the page, whose script replaces the content with that at `content_url` every second, and goes to
+// `end_url` when the content says that the job has ended (kEndMark).
 std::string LivePage(const std::string& title, const std::string& content_url, const std::string& end_url);
 
 inline constexpr char kEndMark[] = "<div id=\"ended\"></div>";

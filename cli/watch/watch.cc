@@ -39,9 +39,10 @@ constexpr char kPolicy[] =
 
 constexpr char kUsage[] = R"(catchment watch HOST:PORT|DIR [flags]
 
-Shows a running job in a web page on this machine: accuracy, loss, rate and staleness over time, each worker and server, the
-last events, and advice. With DIR, the --out of a run, the curves include all earlier measurements, and the page becomes the
-report when the job has ended. It changes nothing. HOST:PORT is the server with index 0. Default: $CATCHMENT_MASTER.
+Shows a running job in a web page on this machine: accuracy, loss, rate and staleness over time, each worker
+and server, the last events, and advice. With DIR, the --out of a run, the curves include all earlier
+measurements, and the page becomes the report when the job has ended. It changes nothing. HOST:PORT is the
+server with index 0. Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment watch out

@@ -9,8 +9,8 @@
 
 namespace catchment {
 
-// Runs the command line. Returns the exit code: 0: the user ended it; 1: it cannot listen; 2: wrong command line; 3: no master
-// could be reached.
+// Runs the command line. Returns the exit code: 0: the user ended it; 1: it cannot listen; 2: wrong command
+// line; 3: no master could be reached.
 int RunWatch(const std::vector<std::string>& args, const Streams& streams);
 
 }  // namespace catchment

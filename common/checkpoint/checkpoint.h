@@ -28,8 +28,8 @@ struct FoundCheckpoint {
 };
 
 // Returns the newest complete checkpoint in `dir` whose files are intact according to all checksums. Skips
-// incomplete and damaged checkpoints. If none has the states of all workers that it should have, returns the newest
-// that is intact otherwise: a job may continue from its weights alone.
+// incomplete and damaged checkpoints. If none has the states of all workers that it should have, returns the
+// newest that is intact otherwise: a job may continue from its weights alone.
 // Errors: NotFound if there is none; the message names `dir` and the problem of each checkpoint. If a newer
 // checkpoint cannot be read at the moment (no permission, an I/O error, too many open files), returns that
 // error: the checkpoint may be intact, and the job must not continue from an older one.

@@ -34,10 +34,10 @@ absl::Status WriteModel(const std::string& path, const v1::Job& job, const Param
 // is damaged or has other tensors than `layout`.
 absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const ParameterLayout& layout);
 
-// Returns InvalidArgument, which names the statistic, if one of them cannot be stored with a model's weights: it is
-// named like one of `tensors`, is not a running mean or variance, is there twice, or has another number of values than
-// its layer has channels. `external`: the model is a program's (model.external), which may have layers of batch norm
-// without weights.
+// Returns InvalidArgument, which names the statistic, if one of them cannot be stored with a model's weights:
+// it is named like one of `tensors`, is not a running mean or variance, is there twice, or has another number
+// of values than its layer has channels. `external`: the model is a program's (model.external), which may
+// have layers of batch norm without weights.
 absl::Status CheckStatistics(const std::vector<TensorSpec>& tensors, bool external,
                              absl::Span<const v1::Statistic* const> statistics);
 

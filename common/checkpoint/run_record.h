@@ -1,4 +1,5 @@
-// The record of a job in its directory for checkpoints (RunRecord in proto/checkpoint.proto): DIR/run.textproto.
+// The record of a job in its directory for checkpoints (RunRecord in proto/checkpoint.proto):
+// DIR/run.textproto.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_RUN_RECORD_H_
 #define CATCHMENT_COMMON_CHECKPOINT_RUN_RECORD_H_
 

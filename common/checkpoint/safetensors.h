@@ -26,9 +26,10 @@ struct TensorView {
   absl::Span<const float> values;  // row-major
 };
 
-// Writes the file atomically (atomic_file.h). InvalidArgument if two tensors have the same name, and for a name that the
-// format cannot have (FormatHeader); also if the names and metadata are longer than readers accept. Calls `after_part`, which may be empty, each time at most 1 MiB of values has been
-// checksummed or written, so that a background thread can pause.
+// Writes the file atomically (atomic_file.h). InvalidArgument if two tensors have the same name, and for a
+// name that the format cannot have (FormatHeader); also if the names and metadata are longer than readers
+// accept. Calls `after_part`, which may be empty, each time at most 1 MiB of values has been checksummed or
+// written, so that a background thread can pause.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,
                               const std::function<void()>& after_part = {});

@@ -35,12 +35,12 @@ struct SafetensorsHeader {
 // The limit of the reference implementation.
 constexpr size_t kMaxHeaderBytes = 100000000;
 
-// Returns the JSON with its padding. InvalidArgument, naming the tensor, if two tensors have the same name, of which
-// readers would find only one, or a name is not UTF-8 or "__metadata__". Metadata must be UTF-8.
+// Returns the JSON with its padding. InvalidArgument, naming the tensor, if two tensors have the same name,
+// of which readers would find only one, or a name is not UTF-8 or "__metadata__". Metadata must be UTF-8.
 absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header);
 
-// Parses a header, `text`. `data_bytes` is the size of the file without length and header. InvalidArgument if the
-// header does not describe exactly these bytes.
+// Parses a header, `text`. `data_bytes` is the size of the file without length and header. InvalidArgument if
+// the header does not describe exactly these bytes.
 absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& text, int64_t data_bytes);
 
 }  // namespace catchment

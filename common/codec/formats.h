@@ -33,10 +33,10 @@ bool DecodeBfloat16(const PayloadView& payload, float* out);
 //
 //   scale = 2^(E - 14)    where 2^E <= max |value| < 2^(E + 1)
 //
-// So the largest number is in [2^14, 2^15): nothing overflows, whatever the factor of a gradient (a loss scale,
-// for example). Values down to 2^-28 of the largest keep eleven significant bits (relative error at most
-// 2^-11); smaller ones lose bits one by one, and values below 2^-40 of the largest become 0. Only NaN and
-// infinity become NaN and infinity. At the ends of float32's range, the scale is at least 2^-126 (values
+// So the largest number is in [2^14, 2^15): nothing overflows, whatever the factor of a gradient (a loss
+// scale, for example). Values down to 2^-28 of the largest keep eleven significant bits (relative error at
+// most 2^-11); smaller ones lose bits one by one, and values below 2^-40 of the largest become 0. Only NaN
+// and infinity become NaN and infinity. At the ends of float32's range, the scale is at least 2^-126 (values
 // below 2^-112 are exact with it), and a block with a magnitude of 2^127 or more is rounded toward zero,
 // since the nearest value could be 2^128.
 // Source: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740, whose loss scale moves

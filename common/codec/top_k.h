@@ -62,7 +62,8 @@ class TopKEncoder {
   std::vector<uint32_t> magnitudes_;
 };
 
-// Writes a payload without values: zeros at the first k indices. For a contribution that is not part of the update.
+// Writes a payload without values: zeros at the first k indices. For a contribution that is not part of the
+// update.
 void EncodeTopKZeros(int64_t k, char* out);
 
 // Decodes a payload of TopKBytes(k), writing all of `out`. Returns true if all values are finite.

@@ -17,8 +17,8 @@ inline bool IsSynchronous(const v1::Consistency& consistency) {
   return consistency.has_synchronous() && consistency.synchronous().backup_workers() == 0;
 }
 
-// Returns the number of groups whose members wait for each other: 1 for all workers together, 0 if updates are
-// made of contributions in order of arrival.
+// Returns the number of groups whose members wait for each other: 1 for all workers together, 0 if updates
+// are made of contributions in order of arrival.
 uint32_t NumGroups(const v1::Consistency& consistency);
 
 // Returns the number of contributions that make an update while there are `workers` of them.
@@ -50,25 +50,28 @@ struct Pace {
   // A contribution is made at the start of a period, from the steps before it: the center at version v
   // contains the steps of v - 1 periods.
   bool contributes_first = false;
-  // The samples of an epoch that do not fill a step are joined to the step before it (Job.last_minibatch MERGE).
+  // The samples of an epoch that do not fill a step are joined to the step before it (Job.last_minibatch
+  // MERGE).
   bool merges_last = false;
 };
 
 // Returns the pace of a job whose defaults are filled in.
 Pace PaceOf(const v1::Job& job);
 
-// Returns the samples that an epoch trains with, of the training set's `train_samples`: all of them, or without the
-// last minibatches (Job.last_minibatch). At least 1 if train_samples is.
+// Returns the samples that an epoch trains with, of the training set's `train_samples`: all of them, or
+// without the last minibatches (Job.last_minibatch). At least 1 if train_samples is.
 uint64_t SamplesPerEpoch(const v1::Job& job, uint64_t train_samples);
 
-// Returns the samples of one step of the job: of all workers together in synchronous mode, otherwise of one worker.
+// Returns the samples of one step of the job: of all workers together in synchronous mode, otherwise of one
+// worker.
 uint64_t SamplesPerStep(const v1::Job& job);
 
-// Returns the steps of an epoch, of which the last may have fewer or more samples than SamplesPerStep. At least 1 if
-// train_samples is.
+// Returns the steps of an epoch, of which the last may have fewer or more samples than SamplesPerStep. At
+// least 1 if train_samples is.
 uint64_t StepsPerEpoch(const v1::Job& job, uint64_t train_samples);
 
-// Returns the most samples that a minibatch of one worker can have: batch_size, or twice that if last ones are merged.
+// Returns the most samples that a minibatch of one worker can have: batch_size, or twice that if last ones
+// are merged.
 uint32_t LargestMinibatch(const v1::Job& job);
 
 // The learning rate's scale by the workers that train (proto/job.proto, Optimizer.WorkerScaling):

@@ -215,8 +215,8 @@ constexpr CompensationKind kKinds[] = {
 // (docs/results/staleness.md).
 constexpr float kStepBound = 1.5f;
 
-// Returns the number of contributions, of workers that are equally fast, from a worker's fetch to its last push with those
-// weights.
+// Returns the number of contributions, of workers that are equally fast, from a worker's fetch to its last
+// push with those weights.
 uint32_t UsualStaleness(const v1::Job& job) {
   const v1::AccruedGradient& gradient = job.algorithm().contribution().gradient();
   const uint32_t pushes = std::max(1u, gradient.fetch_period() / std::max(1u, gradient.push_period()));

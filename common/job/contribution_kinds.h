@@ -1,10 +1,10 @@
-// The kinds of contributions that workers make (proto/job.proto, Contribution): one entry in a table states everything that
-// validation, defaults, explanations and searches need to know about a kind. What a kind computes is in
-// worker/algorithms and server/shard.
+// The kinds of contributions that workers make (proto/job.proto, Contribution): one entry in a table states
+// everything that validation, defaults, explanations and searches need to know about a kind. What a kind
+// computes is in worker/algorithms and server/shard.
 //
 // To add a kind: a message in Contribution's oneof (proto/job.proto), a source file here that defines its
-// ContributionKind, its name below and in BUILD, its algorithm in worker/algorithms, and, unless the servers apply it as
-// they apply a gradient, its rule in server/shard/rule.h.
+// ContributionKind, its name below and in BUILD, its algorithm in worker/algorithms, and, unless the servers
+// apply it as they apply a gradient, its rule in server/shard/rule.h.
 #ifndef CATCHMENT_COMMON_JOB_CONTRIBUTION_KINDS_H_
 #define CATCHMENT_COMMON_JOB_CONTRIBUTION_KINDS_H_
 
@@ -22,10 +22,11 @@ google::protobuf::Message* ServersOptimizer(v1::Job* job);
 
 struct ContributionKind {
   v1::Contribution::KindCase kind;
-  // Returns the number of steps of one worker from one of its contributions to the next, at least 1 once defaults are
-  // filled in.
+  // Returns the number of steps of one worker from one of its contributions to the next, at least 1 once
+  // defaults are filled in.
   uint32_t (*period)(const v1::Contribution& contribution);
-  // A worker makes its contribution at the start of a period, from the steps before it, instead of at the end.
+  // A worker makes its contribution at the start of a period, from the steps before it, instead of at the
+  // end.
   bool contributes_first = false;
   // The workers apply the learning rate, so that the servers cannot change it in the course of the job.
   bool workers_apply_learning_rate = false;
@@ -35,7 +36,8 @@ struct ContributionKind {
   void (*check)(const v1::Job& job, Problems* problems);
   // Returns sentences about what the workers of a valid job send and receive.
   std::string (*describe)(const v1::Job& job);
-  // Returns the number of vectors as long as the weights that a worker keeps in addition to weights and gradient.
+  // Returns the number of vectors as long as the weights that a worker keeps in addition to weights and
+  // gradient.
   int (*worker_vectors)(const v1::Job& job);
   // Return the messages whose fields learning_rate and momentum a search over hyperparameters sets.
   google::protobuf::Message* (*learning_rate_of)(v1::Job* job) = ServersOptimizer;

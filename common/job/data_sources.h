@@ -1,4 +1,5 @@
-// The sources of samples: one entry in a table states everything that is known about a source without opening it.
+// The sources of samples: one entry in a table states everything that is known about a source without opening
+// it.
 #ifndef CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 #define CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 
@@ -17,12 +18,13 @@ struct DataShape {
   // For a data set in files the published number. 0 for a table.
   int64_t train_samples = 0;
   int64_t test_samples = 0;
-  // A worker counts the samples, because a folder may hold less than the published number, and a table any number.
+  // A worker counts the samples, because a folder may hold less than the published number, and a table any
+  // number.
   bool counted = false;
 };
 
-// Returns the shape in data.table.shape, a vector, a sequence or an image; an empty vector for another number of
-// dimensions.
+// Returns the shape in data.table.shape, a vector, a sequence or an image; an empty vector for another number
+// of dimensions.
 inline SampleShape ShapeOfTable(const v1::FileDataset& table) {
   const auto& shape = table.shape();
   if (shape.size() == 1) return SampleShape::Vector(shape[0]);
@@ -38,11 +40,12 @@ inline TargetShape TargetOfTable(const v1::FileDataset& table) {
 
 // The facts about one source of samples (proto/job.proto, Data).
 //
-// To add a source: a message in Data's oneof (proto/job.proto), an entry in data_sources.cc, and in worker/data a source
-// file, its declaration and a case of LoadData.
+// To add a source: a message in Data's oneof (proto/job.proto), an entry in data_sources.cc, and in
+// worker/data a source file, its declaration and a case of LoadData.
 struct DataSource {
   v1::Data::SourceCase source;
-  // Returns what the samples look like; `data` has its defaults filled in. Synthetic and external samples are without
+  // Returns what the samples look like; `data` has its defaults filled in. Synthetic and external samples are
+  // without
   // content: a nominal value and class each.
   DataShape (*shape)(const v1::Data& data);
   // Sets the fields that have a default and are not set. Null: there are none.

@@ -29,7 +29,8 @@ void FillLastMinibatch(v1::Job* job) {
   job->set_last_minibatch(v1::Job::KEEP);
   const uint64_t step = SamplesPerStep(*job), samples = job->data().external().train_samples();
   if (step == 0 || samples < step) return;
-  // A step's samples are divided among its workers: fewer than two for each leave one of them with a single one.
+  // A step's samples are divided among its workers: fewer than two for each leave one of them with a single
+  // one.
   const uint64_t rest = samples % step, workers = step / job->batch_size();
   if (rest > 0 && rest < 2 * workers) job->set_last_minibatch(v1::Job::DROP);
 }

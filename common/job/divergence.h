@@ -1,4 +1,5 @@
-// The words by which a failed job's reason says that training diverged. Comparisons look for them in summary.json.
+// The words by which a failed job's reason says that training diverged. Comparisons look for them in
+// summary.json.
 #ifndef CATCHMENT_COMMON_JOB_DIVERGENCE_H_
 #define CATCHMENT_COMMON_JOB_DIVERGENCE_H_
 

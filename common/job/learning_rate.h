@@ -26,8 +26,8 @@ namespace catchment {
 // [0, 1] counts as the nearer end. `optimizer` is one of a validated job.
 double LearningRate(const v1::Optimizer& optimizer, double progress);
 
-// Returns the momentum of an optimizer whose schedule cycles it, and nothing if it is constant. With M = momentum (beta1 where
-// the kind has it), m = min_momentum, and q and s as above:
+// Returns the momentum of an optimizer whose schedule cycles it, and nothing if it is constant. With M =
+// momentum (beta1 where the kind has it), m = min_momentum, and q and s as above:
 //   q < s:           m + (M - m) (1 + cos(pi q / s)) / 2         M during a warm-up
 //   from there on:   M + (m - M) (1 + cos(pi (q - s) / (1 - s))) / 2
 std::optional<float> CycledMomentum(const v1::Optimizer& optimizer, double progress);

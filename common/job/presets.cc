@@ -125,7 +125,8 @@ constexpr Text kTexts[] = {
      "kind: ADAMW "
      "learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.6 nesterov: true schedule { decay: CONSTANT }"},
-    // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is applied.
+    // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is
+    // applied.
     {"diloco_async",
      "Like diloco, for workers that differ in speed: none waits, and a slower one makes fewer steps between "
      "two exchanges.",
@@ -156,7 +157,8 @@ void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   FillAxis(preset.consistency(), algorithm->mutable_consistency());
   FillAxis(preset.contribution(), algorithm->mutable_contribution());
   v1::Compensation compensation = preset.compensation();
-  // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the preset for it.
+  // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the
+  // preset for it.
   if (algorithm->consistency().has_synchronous() || algorithm->contribution().has_elastic()) {
     compensation.clear_delay_adaptive();
     compensation.clear_step_bound();

@@ -11,8 +11,8 @@
 
 namespace catchment {
 
-// With up to so many workers, the optimizers of asynchronous presets are as they are. With more, asynchrony alone acts like a
-// momentum of 0.8 and more (arXiv:1605.09774).
+// With up to so many workers, the optimizers of asynchronous presets are as they are. With more, asynchrony
+// alone acts like a momentum of 0.8 and more (arXiv:1605.09774).
 inline constexpr uint32_t kFewWorkers = 4;
 
 struct Preset {
@@ -20,8 +20,9 @@ struct Preset {
   std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
-  // The delay limits the step, and the staleness is about workers - 1: with more than kFewWorkers the default of
-  // learning_rate / (1 - momentum) is at most this divided by Job.workers. 0: it is the same for every number of workers.
+  // The delay limits the step, and the staleness is about workers - 1: with more than kFewWorkers the default
+  // of learning_rate / (1 - momentum) is at most this divided by Job.workers. 0: it is the same for every
+  // number of workers.
   double step_times_workers = 0;
 };
 
@@ -36,17 +37,19 @@ std::vector<std::string> PresetNames();
 // Returns "sync, downpour, ...".
 std::string ListPresets();
 
-// Describes the error of a preset that does not exist: "no preset "async"; did you mean downpour? there are sync, ...". Knows
-// names that other systems have for an algorithm, and misspelled ones.
+// Describes the error of a preset that does not exist: "no preset "async"; did you mean downpour? there are
+// sync, ...". Knows names that other systems have for an algorithm, and misspelled ones.
 std::string UnknownPreset(const std::string& name);
 
-// Returns the defaults of the optimizer of a job whose algorithm is filled in. If the learning rate follows the workers
-// (Preset.step_times_workers), the momentum is 0, unless the compensation or a field of the job's optimizer needs it.
+// Returns the defaults of the optimizer of a job whose algorithm is filled in. If the learning rate follows
+// the workers (Preset.step_times_workers), the momentum is 0, unless the compensation or a field of the job's
+// optimizer needs it.
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 
-// Sets the fields that the job's algorithm and optimizer leave out. If the job names another kind of contribution
-// than the preset, the optimizer is that of the first preset with its contribution, if possible with as many
-// groups too. An optimizer of another kind than the preset's takes nothing but the schedule from it.
+// Sets the fields that the job's algorithm and optimizer leave out. If the job names another kind of
+// contribution than the preset, the optimizer is that of the first preset with its contribution, if possible
+// with as many groups too. An optimizer of another kind than the preset's takes nothing but the schedule from
+// it.
 void ApplyPreset(const Preset& preset, v1::Job* job);
 
 // Sets every optional field that has a meaning for the job to its default; beta1, for example, remains unset

@@ -65,7 +65,8 @@ struct Frame {
   bool AwaitsValue() const { return colon && (value.empty() || value == "-"); }
 };
 
-// Returns the name of the field's enumeration, or true or false, that `text` is in some case; empty if there is none.
+// Returns the name of the field's enumeration, or true or false, that `text` is in some case; empty if there
+// is none.
 std::string NameInAnyCase(const FieldDescriptor& field, const std::string& text) {
   std::vector<std::string> names;
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) names = {"true", "false"};
@@ -84,7 +85,8 @@ class Tracer {
  public:
   Tracer(const Descriptor* message, const std::string& path) { frames_.push_back({message, path, {}}); }
 
-  // Reads the tokens before `position`; afterwards stopped_at() is the text of the token there, a sign with its number.
+  // Reads the tokens before `position`; afterwards stopped_at() is the text of the token there, a sign with
+  // its number.
   void Follow(const std::string& text, std::pair<int, int> position) {
     google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
     FirstError ignored;
@@ -101,7 +103,8 @@ class Tracer {
   const Frame& frame() const { return frames_.back(); }
   bool is_outside_braces() const { return frames_.size() == 1; }
 
-  // Returns the message that has been entered, and has a field `name`, though the innermost one does not; or null.
+  // Returns the message that has been entered, and has a field `name`, though the innermost one does not; or
+  // null.
   const Frame* FindEnclosing(const std::string& name) const {
     for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
       if (frame->message->FindFieldByName(name) != nullptr) return &*frame;
@@ -215,7 +218,8 @@ std::string DescribeStranger(const Tracer& tracer) {
       OpenBrace(frame), ": is a } missing?");
 }
 
-// Describes a oneof with two members set. In protobuf's message, the second pair of quotes contains the other member.
+// Describes a oneof with two members set. In protobuf's message, the second pair of quotes contains the other
+// member.
 std::string DescribeSecondMember(const FieldDescriptor& field, const std::string& error) {
   const std::vector<std::string> parts = absl::StrSplit(error, '"');
   std::vector<std::string> members;

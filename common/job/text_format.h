@@ -19,12 +19,14 @@
 
 namespace catchment {
 
-// Returns the content of a whole text file, without a byte order mark. Errors: those of OpenFile; InvalidArgument for UTF-16.
+// Returns the content of a whole text file, without a byte order mark. Errors: those of OpenFile;
+// InvalidArgument for UTF-16.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path,
                                          FileNamedBy named_by = FileNamedBy::kDirectory);
 
-// Replaces *message by the message in `text`, in which names of enumerations, true and false may have any case. `source` is the name of the text in errors, mostly a file.
-// `path` is the place of *message in the message that the user knows; empty if it is that message.
+// Replaces *message by the message in `text`, in which names of enumerations, true and false may have any
+// case. `source` is the name of the text in errors, mostly a file. `path` is the place of *message in the
+// message that the user knows; empty if it is that message.
 absl::Status ParseText(const std::string& text, const std::string& source, const std::string& path,
                        google::protobuf::Message* message);
 
@@ -35,7 +37,7 @@ absl::Status ParseText(const std::string& text, const std::string& source, const
 //   numbers and texts as they are, without quotes;
 //   names of enums and true/false, in any case;
 //   for a list of numbers, texts or names, an item or all in brackets, which replace the list, as in
-//     "data.table.train=a.csv" and "data.table.shape=[3, 32, 32]"; an index sets an item, or adds one at the end;
+//     "data.table.train=a.csv" and "data.table.shape=[3, 32, 32]"; an index sets an item, or adds one;
 //   a message's fields in braces, which replace the whole message: "data.drawn_digits={train_samples: 1000}".
 // Setting a member of a oneof clears the others: "updates" clears "epochs". But an item of a list
 // keeps its kind unless its message is given as a whole: "model.layers[5].dropout.rate=0" is refused when
@@ -48,8 +50,8 @@ absl::Status ApplyOverrides(const std::vector<std::string>& overrides, google::p
 // Returns the type of a field in words: "a whole number from 0 to 4294967295", "one of AUTO, CPU, CUDA".
 std::string DescribeType(const google::protobuf::FieldDescriptor& field);
 
-// Describes the error of a value that the field cannot have: "expected one of AUTO, CPU, CUDA, got TPU". An empty `got`
-// is `nothing`.
+// Describes the error of a value that the field cannot have: "expected one of AUTO, CPU, CUDA, got TPU". An
+// empty `got` is `nothing`.
 std::string DescribeMismatch(const google::protobuf::FieldDescriptor& field, const std::string& got,
                              const char* nothing);
 

@@ -1,4 +1,5 @@
-// The metrics of a daemon at http://HOST:PORT/metrics, in the format that Prometheus reads, served by prometheus-cpp.
+// The metrics of a daemon at http://HOST:PORT/metrics, in the format that Prometheus reads, served by
+// prometheus-cpp.
 #ifndef CATCHMENT_COMMON_METRICS_ENDPOINT_H_
 #define CATCHMENT_COMMON_METRICS_ENDPOINT_H_
 
@@ -25,8 +26,9 @@ class MetricsEndpoint {
   // Returns the address of --metrics_port, PORT or HOST:PORT; without HOST it is the loopback interface.
   static absl::StatusOr<std::string> ParseAddress(const std::string& text);
 
-  // Serves the metrics of the process, and of a Source, until it is destroyed. "": serves nothing. `program` is the daemon's
-  // name. Returns an endpoint that serves nothing, and logs why, if it cannot listen: training does not depend on it.
+  // Serves the metrics of the process, and of a Source, until it is destroyed. "": serves nothing. `program`
+  // is the daemon's name. Returns an endpoint that serves nothing, and logs why, if it cannot listen:
+  // training does not depend on it.
   MetricsEndpoint(const std::string& address, const std::string& program);
   ~MetricsEndpoint();
 

@@ -1,5 +1,6 @@
-// Metric families for Prometheus, built at each scrape from what a daemon reports anyway. Names and units follow
-// https://prometheus.io/docs/practices/naming: seconds, bytes, ratios from 0 to 1, and _total for counters.
+// Metric families for Prometheus, built at each scrape from what a daemon reports anyway. Names and units
+// follow https://prometheus.io/docs/practices/naming: seconds, bytes, ratios from 0 to 1, and _total for
+// counters.
 //
 // A counter falls when a job goes back to a checkpoint, which Prometheus treats as the restart of a process.
 //

@@ -1,8 +1,8 @@
 // The tokens of registrations: the proof that a call comes from the member that it names.
 //
 // The master draws a key for each run and sends it to the servers with its commands (Run.token_key in
-// proto/wire.proto). The token of a registration is HMAC-SHA256(key, incarnation), cut to 16 bytes, so that every
-// server can check it without a list of members. Members get their token when they register.
+// proto/wire.proto). The token of a registration is HMAC-SHA256(key, incarnation), cut to 16 bytes, so that
+// every server can check it without a list of members. Members get their token when they register.
 #ifndef CATCHMENT_COMMON_WIRE_TOKEN_H_
 #define CATCHMENT_COMMON_WIRE_TOKEN_H_
 

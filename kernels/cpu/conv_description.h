@@ -61,8 +61,8 @@ std::optional<ConvDescription> DescribeBackwardData(CpuContext* context, const C
                                                     ConvMethod method, const dnnl::memory::desc& source,
                                                     const dnnl::memory::desc& output);
 
-// Describes the loops of few_channels.cc. Returns nothing for unsupported convolutions: groups, more than four
-// channels, kernel sizes other than 3, 5 and 7, an input that is not in plain order, or an output whose
+// Describes the loops of few_channels.cc. Returns nothing for unsupported convolutions: groups, more than
+// four channels, kernel sizes other than 3, 5 and 7, an input that is not in plain order, or an output whose
 // channels are not in blocks of 8 or 16.
 std::optional<ConvDescription> DescribeFewChannels(const ConvGeometry& g, const dnnl::memory::desc& source,
                                                    const dnnl::memory::desc& output);

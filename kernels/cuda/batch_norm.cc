@@ -71,8 +71,9 @@ class BatchNorm final : public Layer {
     });
   }
 
-  // Computes mean and variance of the rows first .. first + rows - 1 in one pass, from the sums of d and d^2, where d is the
-  // difference from the first row. That row is a sample of the same values, so no precision is lost if the mean is large.
+  // Computes mean and variance of the rows first .. first + rows - 1 in one pass, from the sums of d and d^2,
+  // where d is the difference from the first row. That row is a sample of the same values, so no precision is
+  // lost if the mean is large.
   template <int kWidth>
   void Measure(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
@@ -108,7 +109,8 @@ class BatchNorm final : public Layer {
                      [=] CATCHMENT_ON_DEVICE(int i) { y.Write(int64_t{i} * kWidth, normalized(i)); });
   }
 
-  // Sums d_bias and d_weight of a group, and adds them to the parameters' gradient; the first group begins it.
+  // Sums d_bias and d_weight of a group, and adds them to the parameters' gradient; the first group begins
+  // it.
   template <int kWidth>
   void SumGradients(int group, int64_t first, int64_t rows) {
     const int channels = channels_;

@@ -5,15 +5,16 @@
 //   out = patches weights' + bias      d_weights = d_out' patches      d_patches = d_out weights
 // and d_in is gathered from d_patches. Patches are written for a chunk of samples at a time, to scratch
 // memory, in the precision of factors. Rows are padded with zeros to a multiple of 16 bytes. With a 1 x 1
-// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once, unless the layer
-// before stores it so.
+// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once,
+// unless the layer before stores it so.
 //
 // Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
 // since sums are float32.
 //
-// If cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the channels fill
-// the 16 bytes that tensor cores load. Those in FLOAT32 stay products, since cuDNN may round their factors to TF32.
+// If cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the
+// channels fill the 16 bytes that tensor cores load. Those in FLOAT32 stay products, since cuDNN may round
+// their factors to TF32.
 #include <algorithm>
 #include <optional>
 
@@ -152,7 +153,8 @@ class Conv2d final : public Layer {
         d_weight_(device, tells_weight_gradient_ ? int64_t{filters_} * window_.stride_of_rows : 0) {
     if ((pointwise_ || by_cudnn_) && !input.is_rounded())
       input_factor_.emplace(device, input.batch * input.area(), window_.in_channels);
-    // d_out as a factor, unless it is stored as one, followed by the patches, which their gradient overwrites.
+    // d_out as a factor, unless it is stored as one, followed by the patches, which their gradient
+    // overwrites.
     if (Is16Bit(device->precision()) && !output->is_rounded()) {
       d_out_stride_ = groups_ > 1 ? filters_ : RoundedUp(*device, filters_);
       d_out_bytes_ = (input.batch * pixels_ * d_out_stride_ * int64_t{sizeof(uint16_t)} + 255) / 256 * 256;
@@ -301,7 +303,8 @@ class Conv2d final : public Layer {
     const int out_alignment = AlignmentOf({chunk_rows * filters_ * out_bytes, f * out_bytes});
     const int d_out_alignment = AlignmentOf({chunk_rows * d_out_stride_ * bytes, f * bytes});
     const int weight_alignment = AlignmentOf({f * k * bytes});
-    // Pointwise patches, and their gradient, which is the input's, have rows that are not filled up with zeros.
+    // Pointwise patches, and their gradient, which is the input's, have rows that are not filled up with
+    // zeros.
     const int64_t columns = pointwise_ ? window_.channels : k;
     products->forward.emplace(device_, GemmSpec{.transpose_b = true,
                                                 .m = rows,

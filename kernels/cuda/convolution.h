@@ -12,13 +12,14 @@ namespace catchment::cuda {
 
 class Convolution {
  public:
-  // Returns null if there is no cuDNN, or it has no way to compute this one. `how` receives the library's name, or why not.
+  // Returns null if there is no cuDNN, or it has no way to compute this one. `how` receives the library's
+  // name, or why not.
   static std::unique_ptr<Convolution> Create(Device* device, Convolved convolved, const ConvolutionSpec& spec,
                                              std::string* how);
   ~Convolution();
 
-  // Computes one of x, w and y, which is float32; the others are factors of the device's precision, except `bias`, which is
-  // float32 and null without one. All are aligned to 16 bytes but the bias.
+  // Computes one of x, w and y, which is float32; the others are factors of the device's precision, except
+  // `bias`, which is float32 and null without one. All are aligned to 16 bytes but the bias.
   void Run(const void* x, const void* w, const void* y, const float* bias);
 
  private:

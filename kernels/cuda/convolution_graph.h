@@ -1,9 +1,9 @@
 // A convolution as a graph of cuDNN's operations, and the ways that cuDNN has to compute it.
 //
-// Images are samples x height x width x channels, weights filters x height x width x channels. Factors have the precision
-// of products; sums are float32, and are written so unless they are to be rounded to 16 bits. cuDNN's convolutions of 16 bits end
-// in 16 bits; with a further operation in the graph it compiles a kernel that writes the sums as they are. A bias and a relu are
-// such operations, too.
+// Images are samples x height x width x channels, weights filters x height x width x channels. Factors have
+// the precision of products; sums are float32, and are written so unless they are to be rounded to 16 bits.
+// cuDNN's convolutions of 16 bits end in 16 bits; with a further operation in the graph it compiles a kernel
+// that writes the sums as they are. A bias and a relu are such operations, too.
 #ifndef CATCHMENT_KERNELS_CUDA_CONVOLUTION_GRAPH_H_
 #define CATCHMENT_KERNELS_CUDA_CONVOLUTION_GRAPH_H_
 
@@ -75,8 +75,8 @@ class ConvolutionGraph {
   ConvolutionGraph(const Api& api, void* handle, Precision precision, Convolved convolved,
                    const ConvolutionSpec& spec);
 
-  // Returns the configurations that compute the graph, the best first. They sum in float32, and in the same order in every
-  // run. `device` describes another device than that of the handle, or is null.
+  // Returns the configurations that compute the graph, the best first. They sum in float32, and in the same
+  // order in every run. `device` describes another device than that of the handle, or is null.
   std::vector<Descriptor> ListConfigs(const Descriptor* device) const;
 
  private:

@@ -1,6 +1,7 @@
-// The part of cuDNN 9's C interface that convolutions need: descriptors with attributes, which make a graph of
-// operations, and plans that execute it. It is declared here, so that the plugin is built without cuDNN and opens the
-// library if there is one. tests/kernels/cuda/cudnn_test.cc compares the numbers with those of cuDNN's headers.
+// The part of cuDNN 9's C interface that convolutions need: descriptors with attributes, which make a graph
+// of operations, and plans that execute it. It is declared here, so that the plugin is built without cuDNN
+// and opens the library if there is one. tests/kernels/cuda/cudnn_test.cc compares the numbers with those of
+// cuDNN's headers.
 #ifndef CATCHMENT_KERNELS_CUDA_CUDNN_API_H_
 #define CATCHMENT_KERNELS_CUDA_CUDNN_API_H_
 
@@ -133,8 +134,8 @@ struct Library {
   std::string description;   // "cuDNN 9.19.0", or why there is none
 };
 
-// Returns the process's library: that of $CATCHMENT_CUDNN, a path or "off"; by default libcudnn.so.9, as the dynamic
-// linker finds it.
+// Returns the process's library: that of $CATCHMENT_CUDNN, a path or "off"; by default libcudnn.so.9, as the
+// dynamic linker finds it.
 const Library& FindLibrary();
 
 }  // namespace catchment::cuda::cudnn

@@ -30,7 +30,8 @@ std::string Demangled(const char* name) {
 // progress.
 constexpr int kEvents = 1024;
 
-// The host polls a copy for this long before it blocks, because a blocked thread wakes up tens of microseconds late.
+// The host polls a copy for this long before it blocks, because a blocked thread wakes up tens of
+// microseconds late.
 constexpr std::chrono::microseconds kPolling(100);
 
 struct CopyEvents {

@@ -61,7 +61,8 @@ class Device {
   Precision precision() const { return precision_; }
   // With how the convolutions are computed that were created before.
   std::string Describe() const;
-  // Counts a convolution that cuDNN suits: `how` is cuDNN's version, or why it is computed with patches nevertheless.
+  // Counts a convolution that cuDNN suits: `how` is cuDNN's version, or why it is computed with patches
+  // nevertheless.
   void NoteConvolution(bool by_cudnn, const std::string& how) {
     (by_cudnn ? by_cudnn_ : with_patches_) += 1;
     // One line, which is shown with the device's name.
@@ -84,9 +85,9 @@ class Device {
   // Memory that must stay free, because kernels' code is loaded to the device when they are first launched.
   static const size_t kSpareBytes;
 
-  // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits for
-  // the device. Pin returns false if the memory cannot be pinned, for example because the system limits locked memory. Pages
-  // are pinned, so two vectors may share one.
+  // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits
+  // for the device. Pin returns false if the memory cannot be pinned, for example because the system limits
+  // locked memory. Pages are pinned, so two vectors may share one.
   bool Pin(void* memory, size_t bytes);
   void Unpin(void* memory);
   bool IsPinned(const void* memory, size_t bytes) const;
@@ -107,20 +108,20 @@ class Device {
   template <typename F>
   void ForEach(int64_t n, F f);
 
-  // Calls f(row, team) for every row by all threads of a team, in no particular order: by 32 for rows of up to 1,024
-  // values, and by 256 for longer ones.
+  // Calls f(row, team) for every row by all threads of a team, in no particular order: by 32 for rows of up
+  // to 1,024 values, and by 256 for longer ones.
   template <typename F>
   void ForEachRow(int64_t rows, int64_t width, F f);
 
-  // Calls f(sequence, team) for every sequence by all threads of a team, in no particular order. A team has one thread for each of
-  // up to kMostTeamThreads values, rounded up to a multiple of 32, and does not sum.
+  // Calls f(sequence, team) for every sequence by all threads of a team, in no particular order. A team has
+  // one thread for each of up to kMostTeamThreads values, rounded up to a multiple of 32, and does not sum.
   template <typename F>
   void ForEachSequence(int64_t sequences, int64_t values, F f);
   static constexpr int kMostTeamThreads = 256;
 
-  // Takes kSums sums over the rows for every column, in the same order in every run: calls f(row, column, sums), where
-  // column is a multiple of kWidth, which divides `columns`, and `sums` is a Pack<kWidth>[kSums] to add the values of the
-  // row to; then done(column, sums) for each column with its kSums totals.
+  // Takes kSums sums over the rows for every column, in the same order in every run: calls f(row, column,
+  // sums), where column is a multiple of kWidth, which divides `columns`, and `sums` is a Pack<kWidth>[kSums]
+  // to add the values of the row to; then done(column, sums) for each column with its kSums totals.
   template <int kSums, int kWidth, typename F, typename G>
   void SumRows(int64_t rows, int64_t columns, F f, G done);
 
@@ -133,8 +134,8 @@ class Device {
 
   struct Streams;
   Streams& streams() { return *streams_; }
-  // Checks that work with this name, which may be mangled, was started. With CATCHMENT_CUDA_SYNC=1 in the environment also
-  // waits for it, so that a failure names the work that failed.
+  // Checks that work with this name, which may be mangled, was started. With CATCHMENT_CUDA_SYNC=1 in the
+  // environment also waits for it, so that a failure names the work that failed.
   void Launched(const char* name);
 
  private:
@@ -161,7 +162,8 @@ class Device {
   // Prepares what SumRows needs of the workspace.
   void ClearSums();
 
-  // A sum's blocks: four for each of the 132 multiprocessors of an H100, so that sums do not depend on the device.
+  // A sum's blocks: four for each of the 132 multiprocessors of an H100, so that sums do not depend on the
+  // device.
   static constexpr int kMostSumBlocks = 512;
   static constexpr int kSumThreads = 256, kMostSummedValues = 8;
   // After the memory for products: how many parts of each range of columns are summed, and their sums.
@@ -189,7 +191,8 @@ class Device {
   // Returns the run that contains the byte, or null. Under pinned_mu_, as UnpinPages.
   const Run* RunOf(const char* byte) const;
   void UnpinPages(char* begin, char* end);
-  // Calls f(first byte, bytes) for each run's part of the host's memory; once for memory that Pin has not pinned.
+  // Calls f(first byte, bytes) for each run's part of the host's memory; once for memory that Pin has not
+  // pinned.
   template <typename F>
   void ForEachRun(const void* memory, size_t bytes, F f) const {
     const std::lock_guard<std::mutex> lock(pinned_mu_);
@@ -238,8 +241,8 @@ using DeviceArray = Array<T, false>;
 template <typename T = float>
 using PinnedArray = Array<T, true>;
 
-// Values of the caller's for copies: the caller's memory itself if it is pinned, otherwise a pinned buffer, which is
-// allocated at the first use.
+// Values of the caller's for copies: the caller's memory itself if it is pinned, otherwise a pinned buffer,
+// which is allocated at the first use.
 template <typename T>
 class Staging {
  public:
@@ -298,8 +301,9 @@ struct Team {
   int rank, size;
   float* shared;  // as many values as threads
 
-  // Waits until all threads have called it: each then sees what the others have written. All threads must call it.
-  __device__ void Meet() const { __syncthreads(); }
+  // Waits until all threads have called it: each then sees what the others have written. All threads must
+  // call it.
+  __device__ void Barrier() const { __syncthreads(); }
 
   // Return the sum and the largest of all threads' values, to each of them. All threads must call them.
   __device__ float Sum(float value) const {
@@ -367,8 +371,8 @@ __device__ void SumOverRows(Pack<kWidth> (&sums)[kSums], float* shared) {
   __syncthreads();
 }
 
-// A block sums blockDim.x packs of columns over a part of the rows, blockDim.y rows at a time. The last block of these
-// columns sums the parts, in their order.
+// A block sums blockDim.x packs of columns over a part of the rows, blockDim.y rows at a time. The last block
+// of these columns sums the parts, in their order.
 template <int kSums, int kWidth, typename F, typename G>
 __global__ void SumRowsKernel(int rows, int packs, F f, G done, float* parts, uint32_t* finished) {
   constexpr int kValues = kSums * kWidth;
@@ -443,7 +447,7 @@ void Device::ForEach(int64_t n, F f) {
 // One thread computes each row.
 struct Team {
   static constexpr int rank = 0, size = 1;
-  static void Meet() {}
+  static void Barrier() {}
   static float Sum(float value) { return value; }
   static float Max(float value) { return value; }
 };

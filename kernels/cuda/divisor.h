@@ -1,7 +1,8 @@
-// Division by a number that is known when a kernel is launched, as a product and a shift: a GPU has no instruction for
-// the division of integers, and takes about twenty for one.
+// Division by a number that is known when a kernel is launched, as a product and a shift: a GPU has no
+// instruction for the division of integers, and takes about twenty for one.
 //
-// With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1, n / d is (floor(n m / 2^32) + n) / 2^s for all n below 2^31.
+// With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1, n / d is (floor(n m / 2^32) + n) / 2^s for all
+// n below 2^31.
 // Source: Granlund and Montgomery 1994, "Division by invariant integers using multiplication".
 #ifndef CATCHMENT_KERNELS_CUDA_DIVISOR_H_
 #define CATCHMENT_KERNELS_CUDA_DIVISOR_H_

@@ -145,8 +145,9 @@ void WithPacks(const Tensor& tensor, F f) {
   f(StoredPacks<kWidth>{{tensor.value, tensor.storage}});
 }
 
-// The sum of two activations. It computes the outputs of batch norms that nothing else reads, so that norm, sum and relu are one
-// kernel. Gradients of both are that of the sum; if they allow it they share its memory, and nothing is copied.
+// The sum of two activations. It computes the outputs of batch norms that nothing else reads, so that norm,
+// sum and relu are one kernel. Gradients of both are that of the sum; if they allow it they share its memory,
+// and nothing is copied.
 class Add final : public Layer {
  public:
   Add(Device* device, const CatchmentCudaLayer& spec, Tensor* first, Tensor* second)

@@ -36,8 +36,8 @@ cublasLtMatrixLayout_t Layout(cudaDataType type, int64_t rows, int64_t columns, 
   return layout;
 }
 
-// Returns the type of factors, and of rounded results; other results and biases are CUDA_R_32F. cublasLtMatmul has all pairs of
-// types with CUBLAS_COMPUTE_32F, scale and bias in float32.
+// Returns the type of factors, and of rounded results; other results and biases are CUDA_R_32F.
+// cublasLtMatmul has all pairs of types with CUBLAS_COMPUTE_32F, scale and bias in float32.
 cudaDataType TypeOf(Precision precision) {
   if (precision == Precision::kBfloat16) return CUDA_R_16BF;
   return precision == Precision::kFloat16 ? CUDA_R_16F : CUDA_R_32F;
@@ -121,7 +121,8 @@ struct Gemm::Plan {
     if (product != nullptr) cublasLtMatmulDescDestroy(product);
   }
 
-  // Chooses an algorithm: as it should be; without epilogue; and both for matrices that are aligned to their values only.
+  // Chooses an algorithm: as it should be; without epilogue; and both for matrices that are aligned to their
+  // values only.
   void Choose() {
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
     for (const bool aligned : {true, false}) {

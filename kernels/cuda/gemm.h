@@ -1,6 +1,6 @@
 // A matrix product, created once for its sizes. All matrices are row-major. The device's precision determines
-// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, of which TF32's products read 11 significant bits. Sums
-// and biases are float32, and so are results unless they are to be rounded to 16 bits.
+// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, of which TF32's products read 11
+// significant bits. Sums and biases are float32, and so are results unless they are to be rounded to 16 bits.
 #ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
 #define CATCHMENT_KERNELS_CUDA_GEMM_H_
 

@@ -1,4 +1,5 @@
-// kernels/cuda/gemm.h on the CPU, for tests. TF32's factors are rounded; tests/kernels/cuda/ptx/cublaslt.cc drops their bits.
+// kernels/cuda/gemm.h on the CPU, for tests. TF32's factors are rounded; tests/kernels/cuda/ptx/cublaslt.cc
+// drops their bits.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -21,12 +21,13 @@ struct CudaDevice {
 // Returns "NVIDIA H200, 140 GiB, compute capability 9.0".
 std::string Describe(const CudaDevice& device);
 
-// Returns $CATCHMENT_CUDA_PLUGIN, or libcatchment_cuda.so in `folder`, by default that of the running executable.
+// Returns $CATCHMENT_CUDA_PLUGIN, or libcatchment_cuda.so in `folder`, by default that of the running
+// executable.
 std::string CudaPluginPath();
 std::string CudaPluginPath(const std::string& folder);
 
-// Returns whether the plugin at `path` can be opened, for --version: "plugin PATH, built with CUDA 12.4", "no plugin at
-// PATH", or why it cannot be used. Devices are not looked for.
+// Returns whether the plugin at `path` can be opened, for --version: "plugin PATH, built with CUDA 12.4", "no
+// plugin at PATH", or why it cannot be used. Devices are not looked for.
 std::string DescribeCudaPlugin(const std::string& path);
 
 // Opens the plugin at `path`; it stays open.

@@ -54,8 +54,8 @@ struct Map {
   }
 };
 
-// Sets out[i] to f(inputs[i]...) for each of `n` values, in arrays of the device that begin at their allocations. `out` may
-// be one of the inputs.
+// Sets out[i] to f(inputs[i]...) for each of `n` values, in arrays of the device that begin at their
+// allocations. `out` may be one of the inputs.
 template <typename F, typename... Inputs>
 void ForEachValue(Device* device, int64_t n, float* out, F f, const Inputs*... inputs) {
   WithPackWidth<4>(n, [&](auto width) {
@@ -115,9 +115,9 @@ void TakeOutputGradient(Device* device, int64_t rows, const OutputGradient<kWidt
   });
 }
 
-// Reads the gradient of a layer's output, rows x columns, once: sets it to zero wherever the layer's relu did, writes it as a
-// factor with rows of `stride` values if `factor` has memory (then only there), and sets `bias` to the sums of its columns
-// unless it is null.
+// Reads the gradient of a layer's output, rows x columns, once: sets it to zero wherever the layer's relu
+// did, writes it as a factor with rows of `stride` values if `factor` has memory (then only there), and sets
+// `bias` to the sums of its columns unless it is null.
 inline void TakeOutputGradient(Device* device, const Tensor& output, int columns, bool relu,
                                const FactorWriter& factor, int64_t stride, float* bias) {
   WithPackWidth<8>(columns, [&](auto width) {

@@ -1,10 +1,10 @@
 // Hochreiter and Schmidhuber 1997, in PyTorch's order of gates: input i, forget f, cell g, output o.
 //   i, f, o = sigmoid, g = tanh of (x_t W_ih' + b_ih + h_(t-1) W_hh' + b_hh)
 //   c_t = f c_(t-1) + i g          h_t = o tanh(c_t)
-// The products with x are computed for all steps at once. If a block has a thread for each unit, the others are computed
-// within one kernel for all steps, forward and backward: a block has the sequence of a sample. Its products with W_hh are
-// float32's in every precision, since tensor cores cannot be used for one sample. Wider layers have a matrix product and a
-// kernel in each step.
+// The products with x are computed for all steps at once. If a block has a thread for each unit, the others
+// are computed within one kernel for all steps, forward and backward: a block has the sequence of a sample.
+// Its products with W_hh are float32's in every precision, since tensor cores cannot be used for one sample.
+// Wider layers have a matrix product and a kernel in each step.
 #include <cmath>
 #include <optional>
 
@@ -27,8 +27,8 @@ CATCHMENT_ON_DEVICE inline Pack<4> ComputeGates(const Pack<4>& sums, float cell_
   return gates;
 }
 
-// Returns the gradients of the sums of the gates. `d_cell` is the gradient of the cell from the step after, and becomes that
-// of the cell before.
+// Returns the gradients of the sums of the gates. `d_cell` is the gradient of the cell from the step after,
+// and becomes that of the cell before.
 CATCHMENT_ON_DEVICE inline Pack<4> ComputeGateGradients(const Pack<4>& gates, float cell_before, float cell,
                                                         float d_hidden, float* d_cell) {
   const float i = gates.at[0], f = gates.at[1], g = gates.at[2], o = gates.at[3], c = tanhf(cell);
@@ -229,12 +229,13 @@ class Lstm final : public Layer {
           const Pack<4> now = ComputeGates(sums, t > 0 ? cells[at - units] : 0.0f, cells + at, hidden + at);
           for (int k = 0; k < 4; ++k) gate[k * units] = now.at[k];
         }
-        team.Meet();
+        team.Barrier();
       }
     });
   }
 
-  // Does what StepBack does for all steps, with the products with the gradients of the gates of the step after.
+  // Does what StepBack does for all steps, with the products with the gradients of the gates of the step
+  // after.
   void AllStepsBack() {
     const int units = units_, steps = steps_;
     const bool sequences = sequences_;
@@ -264,7 +265,7 @@ class Lstm final : public Layer {
             d_gates.Write(row * stride + k * units + u, d_now.at[k]);
           }
         }
-        team.Meet();
+        team.Barrier();
       }
     });
   }

@@ -20,17 +20,17 @@ struct CatchmentCudaTensor {
   int64_t batch = 0;
   float* value = nullptr;     // batch x sample_size()
   float* gradient = nullptr;  // as value
-  // The type of the values and gradients that both pointers point to: float32, or the device's 16-bit precision
-  // (StorageOf). FactorReader and FactorWriter convert.
+  // The type of the values and gradients that both pointers point to: float32, or the device's 16-bit
+  // precision (StorageOf). FactorReader and FactorWriter convert.
   catchment::cuda::Precision storage = catchment::cuda::Precision::kFloat32;
-  // True if the producing layer only reads the gradient, through `gradient`, in its backward pass. Its only reader may then
-  // set the pointer to other memory of the same type that holds the gradient by then.
+  // True if the producing layer only reads the gradient, through `gradient`, in its backward pass. Its only
+  // reader may then set the pointer to other memory of the same type that holds the gradient by then.
   bool gradient_may_be_shared = false;
-  // Not null if the producing layer must zero the gradient wherever the value is not above zero. A Fork, which writes the
-  // gradient, does so itself and sets this to true.
+  // Not null if the producing layer must zero the gradient wherever the value is not above zero. A Fork,
+  // which writes the gradient, does so itself and sets this to true.
   bool* gradient_is_masked = nullptr;
-  // Not null if a batch norm produces the value. Its only reader may set `is_taken` and compute the value itself; it is then
-  // not stored.
+  // Not null if a batch norm produces the value. Its only reader may set `is_taken` and compute the value
+  // itself; it is then not stored.
   catchment::cuda::Normalizer* normalizer = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
@@ -74,7 +74,8 @@ class Activation {
 };
 
 // Returns the type of a layer's output and of its gradient: 16 bits if that is the precision of products, all
-// readers can read it, and each pixel's values are rows that tensor cores can load. Biases and relus of products are float32's.
+// readers can read it, and each pixel's values are rows that tensor cores can load. Biases and relus of
+// products are float32's.
 inline Precision StorageOf(const Device& device, const CatchmentCudaLayer& spec) {
   const bool writes = spec.kind == CATCHMENT_CUDA_BATCH_NORM || spec.kind == CATCHMENT_CUDA_RESIDUAL ||
                       (spec.kind == CATCHMENT_CUDA_CONV2D && spec.bias == 0 && spec.relu == 0);
@@ -166,7 +167,8 @@ class Source : public Node {
   Source(Device* device, const CatchmentCudaShape& shape, int64_t batch);
   void Load(const float* inputs, int samples);
 
-  // Sets the rows from `samples` on to zero. It is public because nvcc requires that of functions with lambdas.
+  // Sets the rows from `samples` on to zero. It is public because nvcc requires that of functions with
+  // lambdas.
   void ClearPadding(int samples);
 
   Activation output;
@@ -185,7 +187,8 @@ class Fork : public Node {
 
   std::vector<Tensor> views;
 
-  // Sets the sum, or zero wherever the mask is not above zero. It is public because nvcc requires that of functions with lambdas.
+  // Sets the sum, or zero wherever the mask is not above zero. It is public because nvcc requires that of
+  // functions with lambdas.
   template <int kWidth>
   void SumPacks(FactorReader a, FactorReader b, FactorReader mask, FactorWriter sum);
 

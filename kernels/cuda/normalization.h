@@ -1,5 +1,5 @@
-// Computes a batch norm's output once the statistics are known: h = (x - mean) scale, y = weight h + bias, and relu(y). Used
-// by its own kernels and by that of an addition that reads it.
+// Computes a batch norm's output once the statistics are known: h = (x - mean) scale, y = weight h + bias,
+// and relu(y). Used by its own kernels and by that of an addition that reads it.
 #ifndef CATCHMENT_KERNELS_CUDA_NORMALIZATION_H_
 #define CATCHMENT_KERNELS_CUDA_NORMALIZATION_H_
 
@@ -11,8 +11,8 @@
 
 namespace catchment::cuda {
 
-// The value h, and the layer's output without relu. Forward and backward call the same functions, so that the relu sets the same
-// values to zero in both.
+// The value h, and the layer's output without relu. Forward and backward call the same functions, so that the
+// relu sets the same values to zero in both.
 CATCHMENT_ON_DEVICE inline float Normalized(float x, float mean, float scale) { return (x - mean) * scale; }
 CATCHMENT_ON_DEVICE inline float NormOutput(float h, float weight, float bias) {
   return fmaf(h, weight, bias);

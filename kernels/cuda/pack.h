@@ -26,8 +26,9 @@ CATCHMENT_ON_DEVICE void StorePack(T* to, const Pack<kWidth, T>& pack) {
   *reinterpret_cast<Pack<kWidth, T>*>(to) = pack;
 }
 
-// Calls f(width), a constant of type std::integral_constant, with the largest of 8, 4 and 1 that divides `values` and is
-// at most kMost. Rows of `values` values then consist of whole packs, aligned if the first one is.
+// Calls f(width), a constant of type std::integral_constant, with the largest of 8, 4 and 1 that divides
+// `values` and is at most kMost. Rows of `values` values then consist of whole packs, aligned if the first
+// one is.
 template <int kMost, typename F>
 void WithPackWidth(int64_t values, F f) {
   if constexpr (kMost >= 8) {

@@ -141,8 +141,8 @@ struct CatchmentCudaPlugin {
   // Runs a layer forward.
   int32_t (*forward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const float* parameters,
                      const CatchmentCudaPass* pass);
-  // Runs a layer backward. The gradient of its parameters is complete on the host after await_gradient with the
-  // same `gradient`.
+  // Runs a layer backward. The gradient of its parameters is complete on the host after await_gradient with
+  // the same `gradient`.
   int32_t (*backward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const CatchmentCudaPass* pass,
                       float* gradient);
   int32_t (*await_gradient)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, float* gradient);

@@ -40,8 +40,8 @@ struct Places {
   Divisor by_channels, by_height, by_width;
 };
 
-// Calls f(index of the first input value of a pack, its place in the image) for each pixel in the window of the output
-// `at`, row by row.
+// Calls f(index of the first input value of a pack, its place in the image) for each pixel in the window of
+// the output `at`, row by row.
 template <typename Place, typename F>
 CATCHMENT_ON_DEVICE void ForEachSeen(const Window& w, const Place& at, F f) {
   for (int ky = 0; ky < w.rows.size; ++ky) {

@@ -1,8 +1,8 @@
-// The precision of the factors of matrix products, which are rounded to the nearest value, ties to even, except for TF32.
-// Sums are float32.
+// The precision of the factors of matrix products, which are rounded to the nearest value, ties to even,
+// except for TF32. Sums are float32.
 //
-//   TF32       11 significant bits, float32's range; stored as float32, of which tensor cores read the highest 19 bits: the
-//              others are dropped, unless cuBLAS takes a kernel that rounds before
+//   TF32       11 significant bits, float32's range; stored as float32, of which tensor cores read the
+//              highest 19 bits: the others are dropped, unless cuBLAS uses a kernel that rounds first
 //   bfloat16    8 significant bits, float32's range; 16 bits
 //   float16    11 significant bits; 65520 and more become infinity; below 2^-14 bits are lost one by one, the
 //              smallest is 2^-24; 16 bits

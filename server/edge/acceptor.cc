@@ -55,7 +55,8 @@ bool IsClosedByPeer(int fd) {
   return poll(&state, 1, 0) > 0;
 }
 
-// Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for them.
+// Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for
+// them.
 void Reset(int fd) {
   sockaddr none = {};
   none.sa_family = AF_UNSPEC;

@@ -1,6 +1,6 @@
-// Accepts the connections to an address and passes them to gRPC, which would stop forever when the process has no file for
-// one more (CVE-2023-4785), and would let peers that never make a call hold any number of them. Ends the connections of
-// peers that exceed their accounts (peer_account.h).
+// Accepts the connections to an address and passes them to gRPC, which would stop forever when the process
+// has no file for one more (CVE-2023-4785), and would let peers that never make a call hold any number of
+// them. Ends the connections of peers that exceed their accounts (peer_account.h).
 #ifndef CATCHMENT_SERVER_EDGE_ACCEPTOR_H_
 #define CATCHMENT_SERVER_EDGE_ACCEPTOR_H_
 
@@ -24,32 +24,35 @@
 
 namespace catchment {
 
-// Threads: it has two of its own from Start to Stop. One accepts connections and checks their accounts. The other calls
-// `on_connection`, in which gRPC may read from the new connection for as long as its peer sends.
+// Threads: it has two of its own from Start to Stop. One accepts connections and checks their accounts. The
+// other calls `on_connection`, in which gRPC may read from the new connection for as long as its peer sends.
 class Acceptor {
  public:
   struct Options {
     PeerAccount::Limits limits;
-    // The number of connections whose peers have made no call, and the time for which each may stay so if others wait.
+    // The number of connections whose peers have made no call, and the time for which each may stay so if
+    // others wait.
     size_t strangers = 256;
     double stranger_seconds = 2;
-    // Bytes on their way of all peers together that have no stream. Beyond them the peer with most is disconnected, so that
-    // peers that are not known cannot fill the memory in which the messages of workers arrive.
+    // Bytes on their way of all peers together that have no stream. Beyond them the peer with most is
+    // disconnected, so that peers that are not known cannot fill the memory in which the messages of workers
+    // arrive.
     double bytes_without_stream = 256 << 20;
-    // Connections of one address that end without a call: at once, and for each second. Beyond them it is watched. A
-    // connection that ends within its account counts more often: once for so many bytes in no message, and for so many
-    // calls that are not answered, unless it has a stream.
+    // Connections of one address that end without a call: at once, and for each second. Beyond them it is
+    // watched. A connection that ends within its account counts more often: once for so many bytes in no
+    // message, and for so many calls that are not answered, unless it has a stream.
     CallRate::Options endings = {.per_second = 16, .burst = 256};
     double bytes_of_ending = 4 << 10;
     double calls_of_ending = 16;
-    // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
-    // interval at which they are accepted, and how many may wait. They may not begin with a long message.
+    // After a peer has exceeded its account: the time for which connections from its address wait for each
+    // other, the interval at which they are accepted, and how many may wait. They may not begin with a long
+    // message.
     double watch_seconds = 60;
     double watched_interval_seconds = 0.5;
     size_t watched_waiting = 64;
-    // The interval at which accounts are checked: the larger of this and the second, for each connection. The account of a
-    // connection that has waited is checked more often until its peer has been answered: while it waited, its peer may have sent
-    // as much as the system keeps for it, which gRPC reads at once.
+    // The interval at which accounts are checked: the larger of this and the second, for each connection. The
+    // account of a connection that has waited is checked more often until its peer has been answered: while
+    // it waited, its peer may have sent as much as the system keeps for it, which gRPC reads at once.
     double check_seconds = 0.02;
     double check_seconds_each = 1e-4;
     double check_watched_seconds = 0.002;

@@ -10,7 +10,8 @@
 
 namespace catchment {
 
-// Returns a slice that owns the buffer, which returns to its pool when gRPC has sent it. Null: an empty slice.
+// Returns a slice that owns the buffer, which returns to its pool when gRPC has sent it. Null: an empty
+// slice.
 inline grpc::Slice SliceOf(BufferPtr payload) {
   if (payload == nullptr) return grpc::Slice();
   float* const data = payload->data();

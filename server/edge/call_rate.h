@@ -14,8 +14,8 @@
 
 namespace catchment {
 
-// Returns the address of a peer as gRPC names it, without its port: "ipv4:10.0.0.1", of an IPv6 address the first 64
-// bits, which are one network, and "unix" for all Unix sockets. Another name is returned as it is.
+// Returns the address of a peer as gRPC names it, without its port: "ipv4:10.0.0.1", of an IPv6 address the
+// first 64 bits, which are one network, and "unix" for all Unix sockets. Another name is returned as it is.
 std::string AddressOfPeer(absl::string_view peer);
 
 // Each address may make `burst` calls at once, and `per_second` over a longer time.
@@ -26,7 +26,8 @@ class CallRate {
   struct Options {
     double per_second;
     double burst;
-    // Addresses that are remembered. An address whose bucket is full again is forgotten; further ones share a bucket.
+    // Addresses that are remembered. An address whose bucket is full again is forgotten; further ones share a
+    // bucket.
     size_t most_addresses = 4096;
   };
 

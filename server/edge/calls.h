@@ -1,6 +1,7 @@
 // The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
 // waits for a call to the end of the call. Calls that the caller may not make (permission.h) or
-// whose request is out of bounds (message_limits.h) are refused here, and so are those between two runs of a job.
+// whose request is out of bounds (message_limits.h) are refused here, and so are those between two runs of a
+// job.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -27,8 +28,8 @@
 
 namespace catchment {
 
-// Admits the calls that concern a run of the job, so that a listener may serve one run after another, whose objects it
-// outlives.
+// Admits the calls that concern a run of the job, so that a listener may serve one run after another, whose
+// objects it outlives.
 //
 // Threads: safe.
 class RunCalls {
@@ -91,7 +92,8 @@ class AccountedCall {
 // A server's completion queue with the calls on it. The queue may be shut down when there are none.
 class CallQueue {
  public:
-  // `runs` admits the calls; null: all are admitted. `accounts` has those of the connections. Both outlive the queue.
+  // `runs` admits the calls; null: all are admitted. `accounts` has those of the connections. Both outlive
+  // the queue.
   CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs, const PeerAccounts* accounts)
       : queue_(queue), runs_(runs), accounts_(*accounts) {}
 

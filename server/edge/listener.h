@@ -23,16 +23,16 @@ class Listener {
   struct Options {
     bool everywhere = false;           // listens on all interfaces instead of the addresses of its host
     int max_message_bytes = 64 << 20;  // larger messages are refused
-    // Limit on the bytes that gRPC buffers for incoming and outgoing messages. When it is exceeded, streams and connections
-    // are closed. 0: no limit.
+    // Limit on the bytes that gRPC buffers for incoming and outgoing messages. When it is exceeded, streams
+    // and connections are closed. 0: no limit.
     size_t memory_quota_bytes = 0;
-    // Threads that read requests and write answers; each connection stays with one. A server needs two: while a peer floods
-    // one of them, the other counts the peer's calls (peer_account.h).
+    // Threads that read requests and write answers; each connection stays with one. A server needs two: while
+    // a peer floods one of them, the other counts the peer's calls (peer_account.h).
     int threads = 1;
   };
 
-  // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the operating
-  // system.
+  // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the
+  // operating system.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
                                        const std::vector<CallService*>& services, const Options& options);
@@ -45,10 +45,11 @@ class Listener {
   const std::string& address() const { return address_; }
   // Sets the answer of the listener's health service for this name.
   void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
-  // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable, except those of
-  // the health service.
+  // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable,
+  // except those of the health service.
   void EndRun(double grace_seconds) { runs_->End(grace_seconds); }
-  // Serves the next run. The services have fronts (ShardService::Front, for example), which lead to those of this run.
+  // Serves the next run. The services have fronts (ShardService::Front, for example), which lead to those of
+  // this run.
   void BeginRun() { runs_->Begin(); }
   // Takes no more calls, gives the calls in progress `grace_seconds` to end, and returns when all have ended.
   void Shutdown(double grace_seconds);

@@ -105,7 +105,7 @@ void MasterService::AcceptOthers(CallQueue* queue) {
       [this](const auto& request, auto respond) { host_->state_store()->Load(request, std::move(respond)); });
 }
 
-// ---------------------------------------------------------------------------------------- a job that has ended
+// -------------------------------------------------------------------------------- a job that has ended
 
 EndedMasterService::EndedMasterService(v1::RunRecord record)
     : record_(std::move(record)), token_key_(NewTokenKey()) {}

@@ -21,8 +21,8 @@ class MasterService final : public CallService {
   explicit MasterService(const Clock* clock) : registrations_(kRegistrations, clock) {}
   MasterService(MasterHost* host, const Clock* clock) : MasterService(clock) { Serve(host); }
 
-  // Passes calls on to the host of another run, which must last until the run has ended at the listener. To be called
-  // when no run is served.
+  // Passes calls on to the host of another run, which must last until the run has ended at the listener. To
+  // be called when no run is served.
   void Serve(MasterHost* host) {
     host_ = host;
     token_key_ = host->token_key();
@@ -34,9 +34,9 @@ class MasterService final : public CallService {
  private:
   using Async = v1::MasterService::AsyncService;
 
-  // 2,000 workers of one address, such as those behind a gateway, register at once, and 10,000, the largest job, within
-  // 32 s, before workers give up. At this rate registrations, each of which changes the rosters of all shards, take a
-  // small part of the master's time.
+  // 2,000 workers of one address, such as those behind a gateway, register at once, and 10,000, the largest
+  // job, within 32 s, before workers give up. At this rate registrations, each of which changes the rosters
+  // of all shards, take a small part of the master's time.
   static constexpr CallRate::Options kRegistrations = {.per_second = 250, .burst = 2000};
 
   // Returns the permission for calls of a method.
@@ -58,8 +58,8 @@ class MasterService final : public CallService {
   Async service_;
 };
 
-// Tells members of a job that has ended how it ended: the process replaces a master that was lost before all of
-// them knew.
+// Tells members of a job that has ended how it ended: the process replaces a master that was lost before all
+// of them knew.
 //
 // Threads: safe; it runs on those of the listener.
 class EndedMasterService final : public CallService {

@@ -35,7 +35,8 @@ constexpr double kTensors = 100'000, kDimensions = 16;
 constexpr double kSamples = UINT32_MAX;
 constexpr double kQuantiles = 116;  // Progress.round_trip_us, WorkerStatistics.staleness_us
 constexpr double kStalenessValues = 10'000, kCheckpoints = 100'000, kIncarnations = 1'000'000;
-// Versions, generations and positions in the flat vector: they are multiplied by numbers of blocks and of bytes.
+// Versions, generations and positions in the flat vector: they are multiplied by numbers of blocks and of
+// bytes.
 constexpr double kVersions = 1LL << 48;
 constexpr double kWaitSeconds = 3600, kPollSeconds = 1e9;
 
@@ -111,7 +112,8 @@ constexpr FieldLimit kLimits[] = {
     {"Progress.round_trip_us", kCount, kQuantiles},
     {"Progress.samples"},
     {"Progress.steps"},
-    // A worker states its steps, and the server passes them on; the master counts only steps that it has assigned.
+    // A worker states its steps, and the server passes them on; the master counts only steps that it has
+    // assigned.
     {"PushMark.answered_steps"},
     {"PushMark.begun_steps"},
     {"PushMark.disconnected"},

@@ -1,5 +1,7 @@
-// Limits on the fields of the messages that a server receives, and of the reports with which servers answer the master's
-// commands: the largest number, the longest text, the longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
+// Limits on the fields of the messages that a server receives, and of the reports with which servers answer
+// the master's
+// commands: the largest number, the longest text, the longest list. Blocks of the Train stream have their own
+// checks (common/wire/block_frame.h, server/shard/shard.h).
 #ifndef CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 #define CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 
@@ -28,8 +30,8 @@ struct FieldLimit {
 // Returns the limits of all fields of all requests and of ShardReport, and of the messages in them.
 absl::Span<const FieldLimit> FieldLimits();
 
-// Returns InvalidArgument, which names the field, its value and the limit, if a field of the message, or of a message in
-// it, is outside its limit.
+// Returns InvalidArgument, which names the field, its value and the limit, if a field of the message, or of a
+// message in it, is outside its limit.
 absl::Status CheckLimits(const google::protobuf::Message& message);
 
 }  // namespace catchment

@@ -1,7 +1,7 @@
-// Accounts for the bytes that a server's peers send in addition to messages. gRPC 1.51 bounds the memory and the time of
-// messages, but not of endless HEADERS, control frames, or calls that are reset as soon as they have begun: one connection
-// could fill the machine's memory in seconds, or monopolize a thread. So a connection that sends far more than its messages
-// explain is closed (acceptor.h).
+// Accounts for the bytes that a server's peers send in addition to messages. gRPC 1.51 bounds the memory and
+// the time of messages, but not of endless HEADERS, control frames, or calls that are reset as soon as they
+// have begun: one connection could fill the machine's memory in seconds, or monopolize a thread. So a
+// connection that sends far more than its messages explain is closed (acceptor.h).
 #ifndef CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
 #define CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
 
@@ -24,15 +24,16 @@ namespace catchment {
 class PeerAccount {
  public:
   struct Limits {
-    // Bytes on their way in messages that are not complete: in one of a call that has not begun, which is a short message;
-    // in those of a call that has begun; and in those of a stream that transfers blocks, which are more when it has
-    // transferred as many. gRPC reads them ahead of the server, whose memory quota counts them.
+    // Bytes on their way in messages that are not complete: in one of a call that has not begun, which is a
+    // short message; in those of a call that has begun; and in those of a stream that transfers blocks, which
+    // are more when it has transferred as many. gRPC reads them ahead of the server, whose memory quota
+    // counts them.
     int64_t short_message_bytes = 4 << 20;
     int64_t read_ahead_bytes = 8 << 20;
     int64_t stream_bytes = 32 << 20;
     int64_t more_stream_bytes = 512 << 20;
-    // Bytes in no message, such as headers, pings and those of TLS: at once, for each message, as a part of its bytes, as
-    // a part of the bytes that the peer has received and acknowledges, and for each second.
+    // Bytes in no message, such as headers, pings and those of TLS: at once, for each message, as a part of
+    // its bytes, as a part of the bytes that the peer has received and acknowledges, and for each second.
     int64_t other_bytes = 128 << 10;
     int64_t bytes_of_message = 1024;
     double part_of_messages = 0.05;
@@ -42,7 +43,8 @@ class PeerAccount {
     int64_t calls = 256;
     double calls_per_second = 10;
   };
-  // The numbers of bytes that were read from the socket of the connection, and that its peer has acknowledged.
+  // The numbers of bytes that were read from the socket of the connection, and that its peer has
+  // acknowledged.
   struct Traffic {
     uint64_t read = 0;
     uint64_t acknowledged = 0;
@@ -67,8 +69,8 @@ class PeerAccount {
   // Returns the calls of the peer that have not been answered, at the last Check.
   double unanswered() const { return unanswered_; }
 
-  // Returns what the peer exceeds; an empty text if nothing. `traffic` reads the numbers of the socket: after the account's,
-  // so that no message is counted before its bytes. `now` in seconds.
+  // Returns what the peer exceeds; an empty text if nothing. `traffic` reads the numbers of the socket: after
+  // the account's, so that no message is counted before its bytes. `now` in seconds.
   std::string Check(absl::FunctionRef<Traffic()> traffic, double now);
 
  private:

@@ -1,9 +1,10 @@
 // Decides which callers may make which calls of a server.
 //
-// A certificate names the roles of its owner as URIs among its subject alternative names: catchment:role/worker,
-// evaluator, server or operator. The table in permission.cc has the roles that may make each call, and every call of
-// a listener is checked against it before its service sees the call (calls.h). A call that names a registration (its
-// messages have an `incarnation`) must also present that registration's token (common/wire/token.h).
+// A certificate names the roles of its owner as URIs among its subject alternative names:
+// catchment:role/worker, evaluator, server or operator. The table in permission.cc has the roles that may
+// make each call, and every call of a listener is checked against it before its service sees the call
+// (calls.h). A call that names a registration (its messages have an `incarnation`) must also present that
+// registration's token (common/wire/token.h).
 //
 // Without TLS callers have no certificates: then every role may make every call, and only tokens are checked.
 #ifndef CATCHMENT_SERVER_EDGE_PERMISSION_H_
@@ -43,13 +44,14 @@ Roles RolesOf(const grpc::ServerContext& context);
 
 // The check of one method's calls.
 //
-// Threads: immutable. Errors: PermissionDenied, with the roles of both sides; Unavailable beyond the rate; NotFound for a wrong token, the same as
-// for a member that was lost, so that a worker whose registration ended with an earlier run registers again.
+// Threads: immutable. Errors: PermissionDenied, with the roles of both sides; Unavailable beyond the rate;
+// NotFound for a wrong token, the same as for a member that was lost, so that a worker whose registration
+// ended with an earlier run registers again.
 class Permission {
  public:
-  // A method that is not in the table is a bug, and ends the process. `token_key` (Run.token_key) outlives the
-  // permission; it may be null if no message of the method names a registration. `rate`, which limits the calls of one
-  // peer, outlives it, too; null: no limit.
+  // A method that is not in the table is a bug, and ends the process. `token_key` (Run.token_key) outlives
+  // the permission; it may be null if no message of the method names a registration. `rate`, which limits the
+  // calls of one peer, outlives it, too; null: no limit.
   explicit Permission(absl::string_view method, const std::string* token_key = nullptr,
                       CallRate* rate = nullptr);
 

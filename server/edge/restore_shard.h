@@ -27,9 +27,9 @@ struct RestoredCopy {
   std::string evaluations;
 };
 
-// Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch `hello.epoch()`. Tries
-// for `seconds` to reach a standby that has not joined the run yet, or is unreachable. Errors: NotFound if the
-// standby has no complete copy; Unavailable.
+// Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch
+// `hello.epoch()`. Tries for `seconds` to reach a standby that has not joined the run yet, or is unreachable.
+// Errors: NotFound if the standby has no complete copy; Unavailable.
 absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                           const v1::StandbyHello& hello, const v1::Job& job,

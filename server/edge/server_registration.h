@@ -21,7 +21,8 @@ namespace catchment {
 // Registers the server once a second, on a separate thread, from construction to destruction.
 class ServerRegistration {
  public:
-  // Called on the thread; of on_ended, on_failed and on_begin_again one is called, once, after which the thread ends.
+  // Called on the thread; of on_ended, on_failed and on_begin_again one is called, once, after which the
+  // thread ends.
   struct Callbacks {
     std::function<uint64_t()> version;  // of the shard
     std::function<uint64_t()> epoch;    // of the shard, with a standby; null: 0

@@ -140,7 +140,8 @@ bool StandbyLink::AwaitAdmission() {
 
 bool StandbyLink::Next(grpc::ByteBuffer* message) {
   {
-    // The stream asks for a message as soon as the call is open, which may be after the standby has admitted it.
+    // The stream asks for a message as soon as the call is open, which may be after the standby has admitted
+    // it.
     MutexLock lock(&mu_);
     if (!prepared_) return false;
   }

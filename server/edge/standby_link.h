@@ -1,7 +1,8 @@
 // Sends a shard's image and changes to its standby (proto/standby.proto).
 //
-// The link connects again whenever the connection breaks, and then begins with an image, because a standby that was
-// started again has nothing. Until the standby has acknowledged the image, no answer leaves the server.
+// The link connects again whenever the connection breaks, and then begins with an image, because a standby
+// that was started again has nothing. Until the standby has acknowledged the image, no answer leaves the
+// server.
 #ifndef CATCHMENT_SERVER_EDGE_STANDBY_LINK_H_
 #define CATCHMENT_SERVER_EDGE_STANDBY_LINK_H_
 

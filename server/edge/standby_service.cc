@@ -66,8 +66,8 @@ class Receiver final : public StreamOwner {
     WriteNext();
   }
 
-  // Passes the message on; the memory of a vector is not copied. Returns the number of the last change in the copy, 0 if
-  // the message has completed none.
+  // Passes the message on; the memory of a vector is not copied. Returns the number of the last change in the
+  // copy, 0 if the message has completed none.
   absl::StatusOr<uint64_t> Take() {
     std::vector<grpc::Slice> slices;
     if (!incoming_.Dump(&slices).ok()) return absl::InvalidArgumentError("unreadable message");
@@ -248,8 +248,8 @@ absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
   return absl::OkStatus();
 }
 
-// Without the lock while parts are sent, because the thread that completes them may wait for it. The copies share the
-// memory of their values.
+// Without the lock while parts are sent, because the thread that completes them may wait for it. The copies
+// share the memory of their values.
 void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
   std::optional<Replica> copy;
   uint64_t epoch = 0;

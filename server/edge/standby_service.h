@@ -27,19 +27,21 @@ class StandbyStore {
   // Stores a copy of shard `shard` of the layout, which must outlive the store.
   StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard);
 
-  // Takes part in the run, and refuses all epochs below this one, which the master has named, from now on. Before the
-  // first call nothing is admitted, because another process may have a higher epoch.
+  // Takes part in the run, and refuses all epochs below this one, which the master has named, from now on.
+  // Before the first call nothing is admitted, because another process may have a higher epoch.
   void Join(uint64_t run_id, uint64_t lowest_epoch);
 
   // Admits a stream of the shard's server and returns its number, with which Add is called. It ends the one
   // before. Errors: see StandbyService.
   absl::StatusOr<uint64_t> Admit(const v1::StandbyHello& hello);
-  // Adds the next part of a stream. Returns the number of the last change in the copy, 0 while an image is incomplete.
+  // Adds the next part of a stream. Returns the number of the last change in the copy, 0 while an image is
+  // incomplete.
   // Errors: Aborted if another stream has taken its place; those of Replica::Add.
   absl::StatusOr<uint64_t> Add(uint64_t stream, v1::StandbyPart part);
   // Does the same for a part that is a vector.
   absl::Status AddVector(uint64_t stream, absl::Cord vector);
-  // Admits the process that restores the shard: earlier epochs are refused from now on. Errors: see StandbyService.
+  // Admits the process that restores the shard: earlier epochs are refused from now on. Errors: see
+  // StandbyService.
   absl::Status AdmitRestore(const v1::StandbyHello& hello);
   // Passes the parts of the copy, as it is now, to `send`, until it returns false.
   void Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send);

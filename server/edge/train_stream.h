@@ -9,7 +9,8 @@
 // longer a member, when it opens another stream, and when it sends a push or reads its answers too slowly
 // (rate_floor.h).
 //
-// With a standby an answer is sent when the standby has the changes that it shows (server/shard/standby_log.h).
+// With a standby an answer is sent when the standby has the changes that it shows
+// (server/shard/standby_log.h).
 #ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 

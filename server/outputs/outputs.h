@@ -1,6 +1,6 @@
 // Writes the files in a job's output directory:
-//   metrics.jsonl            during training: a line with a JSON object every second (less often with more than
-//                            10,000 pairs of a worker and a server) and after each evaluation
+//   metrics.jsonl            during training: a line with a JSON object every second (less often with more
+//                            than 10,000 pairs of a worker and a server) and after each evaluation
 //   tensorboard/             the same lines as events for TensorBoard (tensorboard.h)
 //   summary.json             at the end; docs/outputs.md explains each key
 //   model.safetensors        at the end: the weights, with PyTorch's names and layouts

@@ -1,5 +1,5 @@
-// Logs the progress of the master's job: its state at every tenth of the budget and at least once a minute, and each score.
-// The caller passes the time.
+// Logs the progress of the master's job: its state at every tenth of the budget and at least once a minute,
+// and each score. The caller passes the time.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_OUTPUTS_PROGRESS_LOG_H_

@@ -8,8 +8,8 @@
 // b_i: the samples of worker i's contribution. A group of one leaves a unchanged. Pseudo-gradients,
 // look-ahead momentum and energy matching differ only on the worker: here a is the pushed vector.
 //
-// If the job compensates for staleness (gradient_compensation.h), each a_i is first corrected, and has a factor
-// s_i of the learning rate eta:
+// If the job compensates for staleness (gradient_compensation.h), each a_i is first corrected, and has a
+// factor s_i of the learning rate eta:
 //   STEP      a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
 //   GRADIENT  a~ = sum_i b_i s_i a_i / sum_i b_i ;      eta' = eta
 // Both are eta * sum_i b_i s_i a_i / sum_i b_i for SGD without momentum; an optimizer's moments average a~.

@@ -151,7 +151,8 @@ void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution,
     return;
   }
   const Gate& gate = call->commanded.gate;
-  // The first copy had the same values: a worker that has not been told yet that they are not finite must know.
+  // The first copy had the same values: a worker that has not been told yet that they are not finite must
+  // know.
   const v1::Block::Fate fate = contribution.finite ? v1::Block::DUPLICATE : v1::Block::NON_FINITE;
   if (gate.bounded() && gate.ClockOf(envelope.worker, finished_) > gate.HighestClock(finished_)) {
     // Another process had held the first copy, before this one continued with its shard.

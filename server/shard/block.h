@@ -1,9 +1,9 @@
 // One block of a shard: its part of the weights and of the optimizer's states, its version, and the requests
 // that wait at it.
 //
-// A push or an exchange waits until the gate (server/shard/gate.h) finds that an update is due, which the rule
-// (server/shard/rule.h) then makes. Answers are appended to the caller's vector, which delivers them after all
-// locks are released.
+// A push or an exchange waits until the gate (server/shard/gate.h) finds that an update is due, which the
+// rule (server/shard/rule.h) then makes. Answers are appended to the caller's vector, which delivers them
+// after all locks are released.
 //
 // Threads: safe. A block has one lock, which is held while an update is applied. The caller of an operation
 // with a BlockCall holds the lock that guards BlockCall::commanded, at least for reading. A worker's lock is
@@ -83,8 +83,8 @@ class Block {
   Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
         v1::BlockState state);
 
-  // Continues with what another process had. Weights and states are in the context already, and the records of
-  // workers in `commanded`. Called before any other operation.
+  // Continues with what another process had. Weights and states are in the context already, and the records
+  // of workers in `commanded`. Called before any other operation.
   void Restore(const BlockImage& image, const CommandedState& commanded);
 
   int64_t size() const { return range_.size(); }
@@ -190,8 +190,8 @@ class Block {
   absl::StatusOr<PushLedger::Seen> Lookup(uint64_t sequence, WorkerRecord* worker) const;
   void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns true if a contribution computed at `version`, at most the block's, is too old: the worker's group has made the
-  // update to which it belongs, or it is beyond the staleness limit.
+  // Returns true if a contribution computed at `version`, at most the block's, is too old: the worker's group
+  // has made the update to which it belongs, or it is beyond the staleness limit.
   bool IsLate(uint32_t worker, uint64_t version, const Gate& gate) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Rejects a contribution, which will be in no update.
   void Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block::Fate fate, BlockCall* call)
@@ -227,14 +227,14 @@ class Block {
   void ReleasePulls(Payload weights, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetVersion(uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Answers a contribution without an update: it was already applied, will be applied later, or is too late. `last`: as
-  // for Difference.
+  // Answers a contribution without an update: it was already applied, will be applied later, or is too late.
+  // `last`: as for Difference.
   void AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate,
                   const Group::LastUpdate* last, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Appends the answer to a request. `version`: of the block.
   void Emit(Outcome outcome, uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the elastic difference to the center, which is not moved: as it was in the update `last`, or, if that is null
-  // or not known, as it is now.
+  // Returns the elastic difference to the center, which is not moved: as it was in the update `last`, or, if
+  // that is null or not known, as it is now.
   Payload Difference(const Contribution& contribution, const Group::LastUpdate* last) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.

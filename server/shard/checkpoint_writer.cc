@@ -21,8 +21,8 @@ constexpr size_t kWithSteps = 2;
 // Training has priority over saving when processors are short.
 constexpr int kNiceness = 19;
 
-// Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone does not
-// keep checkpoints from slowing training down: writing uses caches and memory bandwidth.
+// Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone
+// does not keep checkpoints from slowing training down: writing uses caches and memory bandwidth.
 class Rests {
  public:
   void AfterPart() {

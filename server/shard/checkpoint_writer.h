@@ -23,13 +23,13 @@ namespace catchment {
 // succeeds.
 class CheckpointWriter {
  public:
-  // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that the
-  // shard begins with, which is saved already; 0: none.
+  // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that
+  // the shard begins with, which is saved already; 0: none.
   CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
   ~CheckpointWriter();
 
-  // Continues for a process of this shard that had taken checkpoint `number`. Returns true if it is saved, and reports it.
-  // Otherwise it is lost, which is reported as an error unless the caller `takes_it_again`.
+  // Continues for a process of this shard that had taken checkpoint `number`. Returns true if it is saved,
+  // and reports it. Otherwise it is lost, which is reported as an error unless the caller `takes_it_again`.
   bool Adopt(uint64_t number, bool takes_it_again);
 
   // Copies the remaining blocks, and writes the snapshot. At most one waits; a second replaces it, with a

@@ -1,21 +1,22 @@
-// Decides when an update of a block is made, and of which contributions: the first axis of an algorithm. An
+// Decides when an update of a block is made, and from which contributions: the first axis of an algorithm. An
 // update is made
 //   in groups (synchronous: k = 1; grouped: k > 1; worker i in group i mod k)
-//     synchronous (k = 1):  of the contributions of all members, when the last of them has arrived;
-//     with b backup workers: of the first p - b contributions of the group's p members, at least of one;
-//     hybrid (k > 1):       of each group's contributions separately;
+//     synchronous (k = 1):  from the contributions of all members, when the last of them has arrived;
+//     with b backup workers: from the first p - b contributions of the group's p members, at least one;
+//     hybrid (k > 1):       from each group's contributions separately;
 //   in order of arrival (the other kinds)
-//     asynchronous:         of every contribution, when it arrives;
-//     n-softsync:           of every max(1, floor(p / n)) contributions, or min(K, p) with a size K, from any workers;
-//     staleness limit R:    of every contribution that is less than R versions old; others are late;
-//     emulated delay D:     of the oldest contribution, when more than D wait;
-//     stale synchronous:    of every contribution, when it arrives, but its worker is answered, and continues, only while
-//                             clock <= slowest clock + staleness bound.
+//     asynchronous:         from every contribution, when it arrives;
+//     n-softsync:           from every max(1, floor(p / n)) contributions, or min(K, p) with a size K, from any
+//                           workers;
+//     staleness limit R:    from every contribution that is less than R versions old; others are late;
+//     emulated delay D:     from the oldest contribution, when more than D wait;
+//     stale synchronous:    from every contribution, when it arrives, but its worker is answered, and continues,
+//                           only while clock <= slowest clock + staleness bound.
 //
 // The master determines the members (proto/wire.proto, Roster). Synchronous updates use the roster of their
 // version; a version whose members have all left without a contribution is skipped when a later roster shows
 // that training continues. All other updates use one roster of the current members. No update waits for a
-// worker that has left or has nothing to do (idle): it is made of the contributions that have arrived. In
+// worker that has left or has nothing to do (idle): it uses the contributions that have arrived. In
 // groups the owner drops the contributions of a worker that leaves.
 //
 // A worker's clock is the number of its last push that the block has finished, plus those that the master
@@ -28,7 +29,8 @@
 // Threads: it has no lock; its owner holds one.
 // Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, backup workers); Kurth et al. 2017,
 // arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
-// (softsync); Nguyen et al. 2021, arXiv:2106.06639 (its size); Maranjyan et al. 2025, arXiv:2501.16168 (staleness limit); Ho et al. 2013 (stale synchronous parallel).
+// (softsync); Nguyen et al. 2021, arXiv:2106.06639 (its size); Maranjyan et al. 2025, arXiv:2501.16168
+// (staleness limit); Ho et al. 2013 (stale synchronous parallel).
 #ifndef CATCHMENT_SERVER_SHARD_GATE_H_
 #define CATCHMENT_SERVER_SHARD_GATE_H_
 

@@ -82,12 +82,12 @@ class GapAware final : public GradientCompensation {
   const float max_learning_rate_;
 };
 
-// Reduces stale contributions, where tau is the staleness in versions when a contribution is applied:
+// Reduces stale contributions. tau is the staleness in versions when a contribution is applied:
 //   inverse         1 / max(1, tau)                   Zhang, Gupta, Lian, Liu 2015, arXiv:1511.05950
 //   power           1 / (1 + tau)^exponent            1: DynSGD, Jiang, Cui, Zhang, Yu 2017
 //   exponential     exp(-rate * tau)
-//   delay_adaptive  threshold / max(threshold, tau)   Mishchenko et al. 2022, arXiv:2206.07638; with any of them
-// The factor of a contribution without staleness is 1.
+//   delay_adaptive  threshold / max(threshold, tau)   Mishchenko et al. 2022, arXiv:2206.07638
+// delay_adaptive can be combined with any of the others. The factor of a contribution without staleness is 1.
 // Returns the product of the job's factors, of the learning rate or of the contribution (Compensation.of).
 double StalenessFactor(const v1::Compensation& compensation, uint64_t staleness);
 

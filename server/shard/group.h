@@ -45,8 +45,8 @@ class Group {
 
   // Returns their tally, for the gate.
   Gate::Tally& tally() { return tally_; }
-  // Drops the contributions for whose envelopes the condition is true; the tally is counted again with the next
-  // rosters.
+  // Drops the contributions for whose envelopes the condition is true; the tally is counted again with the
+  // next rosters.
   void EraseIf(absl::FunctionRef<bool(const Envelope&)> condition);
 
   // Returns the contributions by worker. After they have been moved away, Clear must be called.

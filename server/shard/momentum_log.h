@@ -1,5 +1,5 @@
-// Describes for the log what staleness-aware momentum, or the bound of the learning rate, has measured and set, whenever
-// it has changed enough to matter.
+// Describes for the log what staleness-aware momentum, or the bound of the learning rate, has measured and
+// set, whenever it has changed enough to matter.
 #ifndef CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
 #define CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
 

@@ -3,8 +3,8 @@
 //   tau_mean = (1 - a) * tau_mean + a * tau
 //   mu       = clamp(target - tau_mean / (1 + tau_mean), min_momentum, target)
 //   eta'     = eta * min(((1 - mu) / (1 - target))^r, c / ((1 - target) * (1 + tau_mean)))
-// The power compensates for the smaller step eta / (1 - mu) with less momentum, with r = 1 completely. The other
-// term bounds it (step_bound.h): the delay limits the step, regardless of the momentum.
+// The power compensates for the smaller step eta / (1 - mu) with less momentum, with r = 1 completely. The
+// other term bounds it (step_bound.h): the delay limits the step, regardless of the momentum.
 #ifndef CATCHMENT_SERVER_SHARD_OPEN_LOOP_MOMENTUM_H_
 #define CATCHMENT_SERVER_SHARD_OPEN_LOOP_MOMENTUM_H_
 

@@ -5,8 +5,8 @@
 // all blocks of push s are answered, so one watermark (all pushes up to it are done) and one bitmap (the
 // blocks of the next push that are done) are sufficient, and memory does not grow.
 //
-// The fate of a block may be known only after it was answered (consistency.n_softsync, emulated_delay): a push
-// is counted when the fates of all its blocks are known.
+// The fate of a block may be known only after it was answered (consistency.n_softsync, emulated_delay): a
+// push is counted when the fates of all its blocks are known.
 //
 // Threads: not safe; its owner holds a lock.
 #ifndef CATCHMENT_SERVER_SHARD_PUSH_LEDGER_H_

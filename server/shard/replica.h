@@ -1,4 +1,5 @@
-// The copy of a shard that its standby keeps, made of an image and the changes after it (proto/standby.proto).
+// The copy of a shard that its standby keeps, made of an image and the changes after it
+// (proto/standby.proto).
 //
 // The weights and the states are copied and not computed again, so the copy has the bits of the original for
 // every algorithm and on every processor.
@@ -44,8 +45,8 @@ class Replica {
   // Makes an empty replica of shard `index` of the layout, which must outlive it.
   Replica(const v1::Job& job, const ParameterLayout& layout, int index);
 
-  // Prepares for another stream of parts, which begins with an image. The present image remains until the next one is
-  // complete.
+  // Prepares for another stream of parts, which begins with an image. The present image remains until the
+  // next one is complete.
   void BeginStream();
   // Adds the next part of a stream. InvalidArgument if it does not fit: the stream must end.
   absl::Status Add(v1::StandbyPart part);

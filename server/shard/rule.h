@@ -45,8 +45,8 @@ class Rule {
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;
     uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
-    // Number of contributions in the update; 0 means the number passed to Apply. It is larger when an answer is recomputed
-    // for a duplicate.
+    // Number of contributions in the update; 0 means the number passed to Apply. It is larger when an answer
+    // is recomputed for a duplicate.
     uint64_t contributions = 0;
     // Receives the spread of the contributions, if they are averaged as they are; null: it is not measured.
     ContributionSpread* spread = nullptr;
@@ -62,7 +62,8 @@ class Rule {
   // weights.
   virtual bool has_answers() const = 0;
   virtual bool needs_sent_weights() const { return false; }
-  // Returns true if even a contribution that makes an update alone may be changed before the optimizer applies it.
+  // Returns true if even a contribution that makes an update alone may be changed before the optimizer
+  // applies it.
   virtual bool changes_single() const { return false; }
 
   // Makes one update of one block from one or more contributions, in worker order. `weights_copy`, if not

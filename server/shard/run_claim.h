@@ -1,6 +1,7 @@
-// The run of a job to which a server belongs: the first one that commands it, until the process ends or begins again
-// from a checkpoint, with another claim. Commands, workers and readers of another run are refused, and so is a command
-// for another server at this address: neither a second job nor a restarted master can change the weights of a run.
+// The run of a job to which a server belongs: the first one that commands it, until the process ends or
+// begins again from a checkpoint, with another claim. Commands, workers and readers of another run are
+// refused, and so is a command for another server at this address: neither a second job nor a restarted
+// master can change the weights of a run.
 #ifndef CATCHMENT_SERVER_SHARD_RUN_CLAIM_H_
 #define CATCHMENT_SERVER_SHARD_RUN_CLAIM_H_
 
@@ -32,8 +33,8 @@ class RunClaim {
   // Claims the server for the run of the command. Errors: those of Claim; NotFound if the command is for
   // another process.
   absl::Status Admit(const v1::ShardCommand& command);
-  // Returns Aborted unless the server belongs to the run of `peer`, "the worker" for example, who is to ask the
-  // master for the job again.
+  // Returns Aborted unless the server belongs to the run of `peer`, "the worker" for example, who is to ask
+  // the master for the job again.
   absl::Status Check(uint64_t run_id, absl::string_view peer) const;
 
  private:

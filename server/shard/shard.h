@@ -1,9 +1,9 @@
 // One server's part of the weights, and all operations on it.
 //
 // A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it
-// and passes it to its block (server/shard/block.h), which makes the updates that are due; the caller delivers
-// the answers after the call. Waiting requests are stored and use no thread. Contributions that were answered
-// before they are applied are in no checkpoint, but in the copy of a standby (standby_log.h).
+// and passes it to its block (server/shard/block.h), which makes the updates that are due; the caller
+// delivers the answers after the call. Waiting requests are stored and use no thread. Contributions that were
+// answered before they are applied are in no checkpoint, but in the copy of a standby (standby_log.h).
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
@@ -53,8 +53,8 @@ class Shard {
   ~Shard();
 
   // Decodes a payload: sets the values of a contribution that has its block, in one pass over memory.
-  // `scale`: of the header. Errors: InvalidArgument for bytes that are not a payload of the block in the job's
-  // codec.
+  // `scale`: of the header. Errors: InvalidArgument for bytes that are not a payload of the block in the
+  // job's codec.
   absl::Status ReadPayload(const PayloadView& bytes, float scale, Contribution* contribution);
 
   // Handles a request, and appends all answers that are due now, also those to other requests, to `answers`.

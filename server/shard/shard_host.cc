@@ -21,8 +21,8 @@ bool HaveSameStates(const v1::Optimizer& a, const v1::Optimizer& b) {
   return a.kind() == b.kind() && a.centered() == b.centered();
 }
 
-// Reads the saved values of the update rule's vector `name` into `state`. In older checkpoints a vector is named
-// by its index among those of the saved job's rule. NotFound if the saved job did not keep it.
+// Reads the saved values of the update rule's vector `name` into `state`. In older checkpoints a vector is
+// named by its index among those of the saved job's rule. NotFound if the saved job did not keep it.
 absl::Status ReadState(const std::string& checkpoint_dir, const v1::Manifest& manifest, const Range& range,
                        const std::string& name, std::vector<float>* state) {
   const absl::Status status =
@@ -34,8 +34,8 @@ absl::Status ReadState(const std::string& checkpoint_dir, const v1::Manifest& ma
   return ReadParameters(checkpoint_dir, manifest, range, StateTensorName(absl::StrCat(index)), state->data());
 }
 
-// Lets the writer continue with the last checkpoint that a restored shard has taken. If the process was lost before it
-// was saved, the shard writes it again if that is possible.
+// Lets the writer continue with the last checkpoint that a restored shard has taken. If the process was lost
+// before it was saved, the shard writes it again if that is possible.
 Shard::Contents WithCheckpoint(Shard::Contents contents, CheckpointWriter* writer) {
   if (!contents.images.empty() && contents.checkpoint > 0)
     contents.may_take_again = !writer->Adopt(contents.checkpoint, contents.may_take_again);

@@ -37,8 +37,8 @@ class ShardHost {
   // Called with the standby that a command names, and its run.
   using OnStandby = std::function<void(const v1::ShardCommand::Standby&, uint64_t run_id)>;
 
-  // `layout` outlives the host. `checkpoint_dir` may be empty: nothing is kept. `log` (Shard) outlives the host; null:
-  // the shard has no standby.
+  // `layout` outlives the host. `checkpoint_dir` may be empty: nothing is kept. `log` (Shard) outlives the
+  // host; null: the shard has no standby.
   ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
             const std::string& checkpoint_dir, StandbyLog* log = nullptr);
   ~ShardHost();

@@ -1,8 +1,8 @@
 // The changes of a shard that its standby must have before answers that show them may leave.
 //
 // Blocks append a change for each operation, under their locks. A link (server/edge/standby_link.h) sends the
-// changes and records which are acknowledged; answers wait for their changes. The master (server/master/master_host.h)
-// has one state instead, of which only the newest version matters.
+// changes and records which are acknowledged; answers wait for their changes. The master
+// (server/master/master_host.h) has one state instead, of which only the newest version matters.
 //
 // Threads: safe. No lock of another object is taken under its own.
 #ifndef CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_
@@ -37,13 +37,14 @@ class StandbyLog {
   // Appends a change, and returns its number. The change is queued while the log is open; an image that is
   // made later contains it.
   uint64_t Append(Change change);
-  // Returns the parts that describe the master's state: those that have changed since the last call, or with `whole` all.
+  // Returns the parts that describe the master's state: those that have changed since the last call, or with
+  // `whole` all.
   using Describe = std::function<std::vector<v1::StandbyPart>(bool whole)>;
   // Sets the function; null: none. It is not running when the call returns.
   void SetState(Describe describe);
-  // Appends a change of the master's state, and returns its number. The state is described when the change is sent, so
-  // that one change serves for all of them until then. Whoever describes the state may hold a lock of its own here,
-  // but not with Flush.
+  // Appends a change of the master's state, and returns its number. The state is described when the change is
+  // sent, so that one change serves for all of them until then. Whoever describes the state may hold a lock
+  // of its own here, but not with Flush.
   uint64_t AppendState();
   // Returns the number of the last change.
   uint64_t last() const { return last_; }
@@ -56,16 +57,19 @@ class StandbyLog {
   // Called once: with true when the change is acknowledged, or with false when the log has ended before.
   using Then = std::function<void(bool acknowledged)>;
   enum class Wait { kAcknowledged, kLater, kNever };
-  // Waits for change `number`: with kLater `then` is called on the thread that acknowledges the change or ends the
-  // log. Otherwise it is not called: the change is acknowledged already, or the log has ended before it was.
+  // Waits for change `number`: with kLater `then` is called on the thread that acknowledges the change or
+  // ends the log. Otherwise it is not called: the change is acknowledged already, or the log has ended before
+  // it was.
   Wait Await(uint64_t number, Then then);
   bool IsAcknowledged(uint64_t number) const { return number <= acknowledged_; }
   // Sends the changes that were appended, if they are not being sent. Not to be called with a block's lock.
   void Flush();
-  // Ends the log: changes are not acknowledged any more. Returns when no callback is running or will be called.
+  // Ends the log: changes are not acknowledged any more. Returns when no callback is running or will be
+  // called.
   void End();
 
-  // For the link. Sets the function that sends the changes; null: none. It is not running when the call returns.
+  // For the link. Sets the function that sends the changes; null: none. It is not running when the call
+  // returns.
   void SetSender(std::function<void()> send);
   // Opens the log: later changes are queued. Returns the number of the last change before.
   uint64_t Open();

@@ -1,5 +1,5 @@
-// The delay limits the step: with the mean staleness tau_mean, a learning rate that trains is at most proportional to
-// 1 / (1 + tau_mean).
+// The delay limits the step: with the mean staleness tau_mean, a learning rate that trains is at most
+// proportional to 1 / (1 + tau_mean).
 //   tau_mean = (1 - a) * tau_mean + a * tau
 //   eta'     = eta * min(f, bound / (1 + tau_mean))       f: a factor that another rule wants
 // The average begins at the first tau and not at 0.
@@ -20,8 +20,8 @@ class StepBound {
   // The averaging of tau_mean if the job has no field for it.
   static constexpr double kAveraging = 0.1;
 
-  // Takes compensation.step_bound; if it is absent, there is no bound. `lowered`: the momentum that the compensation
-  // lowers, in [0, 1), which was to multiply the steps by 1 / (1 - lowered).
+  // Takes compensation.step_bound; if it is absent, there is no bound. `lowered`: the momentum that the
+  // compensation lowers, in [0, 1), which was to multiply the steps by 1 / (1 - lowered).
   StepBound(const v1::Compensation& compensation, double lowered, double averaging);
 
   // Takes a contribution's staleness into the mean, and returns the mean.

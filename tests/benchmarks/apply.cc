@@ -19,14 +19,14 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:apply -- [flags]
 
-Times the pass over memory that applies a gradient to the weights, as a server does it: block by block of 1 MiB,
-through the job's rule, the copy of the fresh weights that goes back to the worker included. Beside it, taking
-turns in the same run and on the same memory, run a plain loop that reads and writes the same vectors (the
-triad) and memcpy. Figures are medians over the rounds, ratios too: of the ratios within a round.
+Times the pass over memory that applies a gradient to the weights, as a server does it: block by block of 1
+MiB, through the job's rule, the copy of the fresh weights that goes back to the worker included. Beside it,
+taking turns in the same run and on the same memory, run a plain loop that reads and writes the same vectors
+(the triad) and memcpy. Figures are medians over the rounds, ratios too: of the ratios within a round.
 
 GB/s (1e9 bytes) counts what the program reads and writes, 4 bytes a value, in place twice; not what a cache
-reads before it writes a line. SGD moves 16 bytes a parameter, momentum 24, Adam 32; memcpy 8. LARS, LARC and LAMB, here
-with a tensor a block, read twice, for the norms; it is counted once.
+reads before it writes a line. SGD moves 16 bytes a parameter, momentum 24, Adam 32; memcpy 8. LARS, LARC and
+LAMB, here with a tensor a block, read twice, for the norms; it is counted once.
 "of triad" is what is left of the memory's speed: 1.00 means that the arithmetic costs nothing.
 
 14,000 parameters stay in the cache: the rate is the cache's. Of larger models there are enough copies, taken

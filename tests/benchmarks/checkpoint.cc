@@ -30,9 +30,9 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:checkpoint -- [flags]
 
-Times the round trip of one asynchronous worker's gradient over loopback, which the server applies with ADAM, while the
-server saves one checkpoint after the other (weights and both vectors of state) and while it saves none. Both take turns
-in one run; the server is a separate process. ratio_p99: with checkpoints over without.
+Times the round trip of one asynchronous worker's gradient over loopback, which the server applies with ADAM,
+while the server saves one checkpoint after the other (weights and both vectors of state) and while it saves
+none. Both take turns in one run; the server is a separate process. ratio_p99: with checkpoints over without.
 )";
 
 constexpr uint64_t kRunId = 1;

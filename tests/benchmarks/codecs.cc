@@ -22,14 +22,14 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:codecs -- [flags]
 
-Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding what
-is pushed (TOP_K with its residual), decoding what came in pieces of 16 KiB, the check for NaN and infinity
-included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and written together.
-Figures are medians over the rounds. "memory": 64 MiB of values, one block after the other. "cache": one block
-of 64 KiB again and again.
+Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding
+what is pushed (TOP_K with its residual), decoding what came in pieces of 16 KiB, the check for NaN and
+infinity included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and written
+together. Figures are medians over the rounds. "memory": 64 MiB of values, one block after the other. "cache":
+one block of 64 KiB again and again.
 
-GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for TOP_K's encoding 8 more
-for the residual.
+GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for TOP_K's encoding 8
+more for the residual.
 )";
 
 constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default

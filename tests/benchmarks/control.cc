@@ -28,10 +28,11 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:control -- [flags]
 
-Measures what the master spends on a job of many workers and servers (Downpour, a push in every step): one real
-catchment_server is the master, and takes no pushes; the other servers and all workers are simulated in this
-process and reach it over gRPC and loopback. The simulated shards are real ones, each worker pushes to eight of
-them in every step, in turn, and has a separate connection to the master. The master writes metrics.jsonl.
+Measures what the master spends on a job of many workers and servers (Downpour, a push in every step): one
+real catchment_server is the master, and takes no pushes; the other servers and all workers are simulated in
+this process and reach it over gRPC and loopback. The simulated shards are real ones, each worker pushes to
+eight of them in every step, in turn, and has a separate connection to the master. The master writes
+metrics.jsonl.
 
 training    all workers train
 waiting     all samples are assigned, and all workers but one wait for that one: the end of a job

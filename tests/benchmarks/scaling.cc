@@ -23,9 +23,9 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:scaling -- [flags]
 
-Loads one catchment_server with many catchment_workers, all processes of this machine, over loopback. The workers
-are synthetic: they sleep through a step instead of computing, then push a gradient and fetch the weights. EASGD
-exchanges in every step (communication_period 1).
+Loads one catchment_server with many catchment_workers, all processes of this machine, over loopback. The
+workers are synthetic: they sleep through a step instead of computing, then push a gradient and fetch the
+weights. EASGD exchanges in every step (communication_period 1).
 
 updates/s    contributions of single workers that the server has applied, in steady state
 efficiency   of W workers: updates/s over W times those of one worker, measured in the same run

@@ -23,8 +23,8 @@ struct ScalingFigures {
   double start_seconds = 0;  // from the first process to the first contribution of every worker
   // Contributions applied: pushes, or elastic exchanges.
   double updates_per_second = 0;
-  // Milliseconds from the moment when a worker has its whole gradient to send until it has all fresh weights. Absent if
-  // no worker has reported any.
+  // Milliseconds from the moment when a worker has its whole gradient to send until it has all fresh weights.
+  // Absent if no worker has reported any.
   std::optional<double> p50_ms;
   std::optional<double> p99_ms;
   double server_processors = 0;  // busy on average: 0.5 is half a core

@@ -29,9 +29,9 @@ namespace {
 
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:wire -- [flags]
 
-Times the round trip of a gradient over loopback: N bytes to the server, which applies SGD, and N bytes of fresh
-weights back. Every variant has a server and its workers in separate processes; all are up at once and take
-turns, so that disturbances of the machine affect all of them.
+Times the round trip of a gradient over loopback: N bytes to the server, which applies SGD, and N bytes of
+fresh weights back. Every variant has a server and its workers in separate processes; all are up at once and
+take turns, so that disturbances of the machine affect all of them.
 
 plain_tcp, plain_unix   blocking sockets: write N, read N; the reference
 protobuf_unary          generated messages over gRPC, one call a round trip

@@ -1,8 +1,8 @@
 // A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
 // can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
 // spaces), and files in the --out directory: "finish" ends the job as done; the master creates "asked" for
-// every request for its status. "fail" ends it as failed, with the file's line as the reason: the master closes its port,
-// creates "deaf", and ends with exit code 1 when there is a file "failed".
+// every request for its status. "fail" ends it as failed, with the file's line as the reason: the master
+// closes its port, creates "deaf", and ends with exit code 1 when there is a file "failed".
 //   refuse      ends with exit code 1 and a reason
 //   mute        does not print its address
 //   deaf        prints an address at which no process answers

@@ -1,4 +1,5 @@
-// Tests `catchment manifests`. tests/deploy/kubernetes_test.sh checks its output against Kubernetes' schemas, and runs it.
+// Tests `catchment manifests`. tests/deploy/kubernetes_test.sh checks its output against Kubernetes' schemas,
+// and runs it.
 #include <string>
 #include <vector>
 

@@ -59,8 +59,8 @@ nlohmann::json Stop(TestCluster* cluster) {
   return summary;
 }
 
-// Resumes a job of that number of workers that was stopped, with a budget to its end. `repeated` samples were computed a
-// second time before.
+// Resumes a job of that number of workers that was stopped, with a budget to its end. `repeated` samples were
+// computed a second time before.
 void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated, int workers = 2) {
   TestCluster::Options options{"", /*servers=*/2};
   const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
@@ -101,8 +101,8 @@ TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
   ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
-// Trains until there is a checkpoint, then kills every process. Returns false if that checkpoint is the last one, as it
-// may be where this process has to wait for a processor.
+// Trains until there is a checkpoint, then kills every process. Returns false if that checkpoint is the last
+// one, as it may be where this process has to wait for a processor.
 bool TrainAndKillAll(const std::string& job) {
   TestCluster cluster({job, /*servers=*/2});
   EXPECT_TRUE(cluster.StartServers());

@@ -1,5 +1,6 @@
-// Attacks by anyone who reaches the ports of a job in clear text, short of taking part in it: the job continues training,
-// its server's memory stays below the bound that docs/limits.md states, and the model is written at the end.
+// Attacks by anyone who reaches the ports of a job in clear text, short of taking part in it: the job
+// continues training, its server's memory stays below the bound that docs/limits.md states, and the model is
+// written at the end.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -37,8 +38,8 @@ constexpr char kTrain[] = "/catchment.v1.ShardService/Train";
 constexpr char kGetStatus[] = "/catchment.v1.MasterService/GetStatus";
 constexpr char kSnapshot[] = "/catchment.v1.ShardService/Snapshot";
 constexpr char kStop[] = "/catchment.v1.MasterService/Stop";
-// docs/limits.md, "Memory": 1 GiB, and for the worker 16 MiB and 16 blocks of at most 102 KB; and 128 MiB for what gRPC
-// does not count.
+// docs/limits.md, "Memory": 1 GiB, and for the worker 16 MiB and 16 blocks of at most 102 KB; and 128 MiB for
+// what gRPC does not count.
 constexpr int64_t kBoundKib = (1024 + 16 + 2 + 128) << 10;
 
 // Returns the file of a TCP connection to a server of this machine.
@@ -179,8 +180,8 @@ TEST_F(AttacksTest, MessagesThatAnnounceAGigabyte) {
   }
 }
 
-// Registrations that do not fit the job, faster than the master takes them from one address. A worker that comes then
-// tries again until it is registered.
+// Registrations that do not fit the job, faster than the master takes them from one address. A worker that
+// comes then tries again until it is registered.
 TEST_F(AttacksTest, RegistrationsWithoutEnd) {
   for (int i = 0; i < 5000; ++i) {
     v1::RegisterReply reply;
@@ -211,7 +212,8 @@ TEST_F(AttacksTest, RegistrationsOutOfBounds) {
   EXPECT_THAT(status.error_message(), HasSubstr("RegisterRequest.host has control characters"));
 }
 
-// A connection that sends without an end what is not part of any message, or calls whose answers it does not await.
+// A connection that sends without an end what is not part of any message, or calls whose answers it does not
+// await.
 struct Flood {
   const char* name;
   std::string opening;
@@ -219,7 +221,8 @@ struct Flood {
 };
 
 constexpr uint8_t kEndHeaders = 4, kEndStreamAndHeaders = 5;
-// 500,000 resets have 18 MB. A server with little processor time needs a while to notice that others are more.
+// 500,000 resets have 18 MB. A server with little processor time needs a while to notice that others are
+// more.
 constexpr uint64_t kFloodBytes = uint64_t{4} << 30;
 
 // Calls on streams from `first` on that begin with `fields`, and are reset at once. `message`: they have one.

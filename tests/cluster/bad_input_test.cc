@@ -1,5 +1,5 @@
-// Mistakes of users and failures of networks: each ends the daemon with exit code 1, or 2 for a wrong command line, and a
-// message that names the problem and its solution.
+// Mistakes of users and failures of networks: each ends the daemon with exit code 1, or 2 for a wrong command
+// line, and a message that names the problem and its solution.
 #include <sys/stat.h>
 
 #include <csignal>

@@ -141,7 +141,8 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
       checkpoint = status.last_checkpoint();
       return status.best_evaluation() >= 2;
     }));
-    // The next but one has begun after that, so it contains the evaluation. The best weights may be newer than any checkpoint.
+    // The next but one has begun after that, so it contains the evaluation. The best weights may be newer
+    // than any checkpoint.
     ASSERT_TRUE(cluster.AwaitStatus("a checkpoint that contains it", [&](const v1::JobStatus& status) {
       return status.last_checkpoint() >= checkpoint + 2 * kCheckpointEvery;
     }));
@@ -159,7 +160,8 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
   }));
   again.StartEvaluator();
   again.StartWorkers(2);
-  // An evaluator that is asked to stop may have reported a better evaluation, and not have sent its weights yet.
+  // An evaluator that is asked to stop may have reported a better evaluation, and not have sent its weights
+  // yet.
   for (int e = 0;; ++e) {
     ASSERT_TRUE(again.AwaitStatus(
         "a better one", [loss](const v1::JobStatus& status) { return status.best_test_loss() < loss; }));

@@ -1,5 +1,6 @@
-// Workers with the CUDA plugin train what CPU workers train, on machines without a GPU: compiled as cuda_on_host_test with
-// its layers in plain loops, and as cuda_on_ptx_test (ON_PTX 1) with the PTX that nvcc makes of them.
+// Workers with the CUDA plugin train what CPU workers train, on machines without a GPU: compiled as
+// cuda_on_host_test with its layers in plain loops, and as cuda_on_ptx_test (ON_PTX 1) with the PTX that nvcc
+// makes of them.
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,5 @@
-// Workers in plain Python (tests/python/foreign), written from docs/wire_protocol.md, beside the project's own on real
+// Workers in plain Python (tests/python/foreign), written from docs/wire_protocol.md, beside the project's
+// own on real
 // daemons: they train the same weights, and are refused where they do not fit.
 #include <map>
 
@@ -97,8 +98,8 @@ TEST_P(SameWeightsTest, AsOfTwoWorkersOfTheProject) {
   EXPECT_GT(LargestDifference(own, begun), 100 * c.tolerance) << "training has hardly changed the weights";
 }
 
-// A value that is rounded to 8 or 11 bits, or is to be among the largest, may come to lie on the other side for a
-// difference of one bit in 24.
+// A value that is rounded to 8 or 11 bits, or is to be among the largest, may come to lie on the other side
+// for a difference of one bit in 24.
 INSTANTIATE_TEST_SUITE_P(
     All, SameWeightsTest,
     testing::Values(

@@ -1,4 +1,5 @@
-// --metrics_port of the daemons, as Prometheus reads it. tests/cluster/prometheus_test.sh has Prometheus itself.
+// --metrics_port of the daemons, as Prometheus reads it. tests/cluster/prometheus_test.sh has Prometheus
+// itself.
 
 #include <httplib.h>
 
@@ -30,7 +31,8 @@ int Status(int port, const std::string& path) {
   return answer ? answer->status : 0;
 }
 
-// Returns the value of a metric without labels, or with them as they are written. A test failure if it is not there.
+// Returns the value of a metric without labels, or with them as they are written. A test failure if it is not
+// there.
 double Value(const std::string& page, const std::string& name) {
   for (absl::string_view line : absl::StrSplit(page, '\n')) {
     double value = 0;

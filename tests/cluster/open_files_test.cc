@@ -94,7 +94,8 @@ TEST_F(OpenFilesTest, TheSoftLimitIsRaisedToTheHardOne) {
   EXPECT_FALSE(server.Poll().has_value()) << server.Output();
 }
 
-// More connections than the server may have files, over which nothing comes, for as long as a job begins, trains and ends.
+// More connections than the server may have files, over which nothing comes, for as long as a job begins,
+// trains and ends.
 TEST_F(OpenFilesTest, SilentPeersDoNotKeepWorkersFromTheJob) {
   const std::string job = "--job=" + JobFile("workers: 1 epochs: 20");
   Process master = Start("master", WithLimit(80, {ServerProgram(), job, "--servers=127.0.0.1:0"}));

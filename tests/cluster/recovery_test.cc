@@ -1,5 +1,5 @@
-// Processes that are killed while a job trains, and started again with nothing but their own command line: the job goes
-// back to its last checkpoint, the workers stay, and training goes on.
+// Processes that are killed while a job trains, and started again with nothing but their own command line:
+// the job goes back to its last checkpoint, the workers stay, and training goes on.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -180,11 +180,12 @@ TEST_P(RecoveryMomentTest, BeforeTheLastCheckpointIsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Servers, RecoveryMomentTest, testing::Values(0, 1));
 
-// ---------------------------------------------------------------------------------------------- the same bits
+// --------------------------------------------------------------------------------------------- the same bits
 
 constexpr uint64_t kEpochs = 100;
 
-// Trains to the end, with servers that are killed once there is a checkpoint. Returns false if the job was done before.
+// Trains to the end, with servers that are killed once there is a checkpoint. Returns false if the job was
+// done before.
 bool TrainAndKill(TestCluster* cluster, const std::vector<int>& servers) {
   EXPECT_TRUE(cluster->StartServers());
   cluster->StartWorkers(2);
@@ -223,7 +224,7 @@ TEST_P(DeterministicRecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
 INSTANTIATE_TEST_SUITE_P(Servers, DeterministicRecoveryTest,
                          testing::Values(std::vector<int>{1}, std::vector<int>{0}, std::vector<int>{0, 1}));
 
-// -------------------------------------------------------------------------------------------- what is refused
+// ------------------------------------------------------------------------------------------- what is refused
 
 // A person who starts a job must not get the weights of another one.
 TEST(RecoveryRefusalTest, MasterOfAnotherJobDoesNotContinueThisOne) {
@@ -250,7 +251,7 @@ TEST(RecoveryRefusalTest, JobThatWasStoppedIsNotContinuedWithoutResume) {
   EXPECT_THAT(refused.output, HasSubstr("resume from it with --resume, or choose another directory"));
 }
 
-// -------------------------------------------------------------------------------------------- catchment train
+// ------------------------------------------------------------------------------------------- catchment train
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

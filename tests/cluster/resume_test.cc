@@ -35,8 +35,8 @@ uint64_t ResumedFrom(TestCluster* cluster) {
   return at == std::string::npos ? 0 : std::stoull(said.substr(at + mark.size()));
 }
 
-// Trains until there is a checkpoint, then kills every process. False if there is a checkpoint of the whole budget by then:
-// such a job would be done before a worker or an evaluator has come.
+// Trains until there is a checkpoint, then kills every process. False if there is a checkpoint of the whole
+// budget by then: such a job would be done before a worker or an evaluator has come.
 bool TrainAndKillAll(const TestCluster::Options& options) {
   TestCluster cluster(options);
   EXPECT_TRUE(cluster.StartServers());

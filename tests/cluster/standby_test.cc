@@ -1,5 +1,5 @@
-// Servers that are killed while another one keeps a copy of their shard (Faults.standby): they restore it, and the job
-// goes on without computing anything again.
+// Servers that are killed while another one keeps a copy of their shard (Faults.standby): they restore it,
+// and the job goes on without computing anything again.
 #include <csignal>
 #include <functional>
 #include <string>
@@ -43,8 +43,8 @@ void Start(TestCluster* cluster) {
   ASSERT_TRUE(cluster->AwaitTrained(1000));
 }
 
-// Lets the job make 100 updates more, for which every standby must have its copy. A master that has just been restored does
-// not know the version yet, and counts samples that were trained before.
+// Lets the job make 100 updates more, for which every standby must have its copy. A master that has just been
+// restored does not know the version yet, and counts samples that were trained before.
 void TrainOn(TestCluster* cluster) {
   uint64_t version = 0;
   ASSERT_TRUE(cluster->AwaitStatus("an update", [&](const v1::JobStatus& status) {

@@ -34,7 +34,8 @@ TEST_P(SyntheticTest, TakesEveryStepAndScoresNothing) {
   EXPECT_EQ(cluster.Tensors().size(), 2u);
 }
 
-// A worker that also slowed its waiting for the others down would make them wait longer from step to step, without end.
+// A worker that also slowed its waiting for the others down would make them wait longer from step to step,
+// without end.
 TEST(StragglersTest, WorkersThatAreAllSlowComeToTheEnd) {
   std::string job = Job("sync");
   absl::StrAppend(&job, " faults {");

@@ -37,7 +37,8 @@ std::string WorkerProgram();
 // A directory of the running test's own; emptied at the first call of each test.
 std::string TestDirectory();
 
-// Writes a CSV file of random features. The class of a row is that of the largest of `classes` sums of its features.
+// Writes a CSV file of random features. The class of a row is that of the largest of `classes` sums of its
+// features.
 void WriteTable(const std::string& path, int rows, int features, int classes);
 
 // False when `condition` did not come true in kPatience seconds.

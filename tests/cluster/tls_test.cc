@@ -86,8 +86,8 @@ TEST(TlsTest, KeyOfAnotherCertificateIsRefusedAtStart) {
   EXPECT_THAT(finished.output, HasSubstr("are not a matching key and certificate"));
 }
 
-// A job goes on while all its files are replaced by those of a new authority, again and again: connections that are open
-// stay open, and new processes need the new files.
+// A job goes on while all its files are replaced by those of a new authority, again and again: connections
+// that are open stay open, and new processes need the new files.
 TEST(TlsTest, WorkersJoinWithANewAuthorityWithoutARestart) {
   const std::string certificates = MakeCertificates("ours");
   TestCluster::Options options{SmallJob("downpour", "workers: 1 epochs: 1000000"), /*servers=*/2};

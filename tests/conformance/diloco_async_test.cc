@@ -1,5 +1,5 @@
-// One of four workers takes four times as long for each step. DiLoCo waits for it in every round; asynchronous DiLoCo
-// does not. In virtual time, on the shard, the gate and the workers' algorithm.
+// One of four workers takes four times as long for each step. DiLoCo waits for it in every round;
+// asynchronous DiLoCo does not. In virtual time, on the shard, the gate and the workers' algorithm.
 #include <gtest/gtest.h>
 
 #include <algorithm>

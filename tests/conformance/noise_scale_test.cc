@@ -1,7 +1,8 @@
-// The gradient noise scale of a linear model whose noise is known, measured by servers during a synchronous and a
-// hybrid training.
+// The gradient noise scale of a linear model whose noise is known, measured by servers during a synchronous
+// and a hybrid training.
 //
-// Rows a ~ N(0, I) of n values, targets y = a . w* + e with e ~ N(0, s^2), f = (a . w - y)^2 / 2. At w, with d = w - w*:
+// Rows a ~ N(0, I) of n values, targets y = a . w* + e with e ~ N(0, s^2), f = (a . w - y)^2 / 2. At w, with
+// d = w - w*:
 //   G = d ;  tr(S) = E ||(a . d - e) a||^2 - |d|^2 = (n + 1) |d|^2 + n s^2
 #include "common/noise_scale.h"
 

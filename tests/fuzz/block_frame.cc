@@ -1,4 +1,5 @@
-// Messages of workers: DecodeFrame beside protobuf's parser. What both accept must be read alike, whatever the pieces.
+// Messages of workers: DecodeFrame beside protobuf's parser. What both accept must be read alike, whatever
+// the pieces.
 //
 // Input: two bytes that say where the message is cut, the message.
 #include "common/wire/block_frame.h"
@@ -44,7 +45,8 @@ void Test(FuzzInput in) {
   v1::Block block;
   const bool decoded = DecodeFrame(pieces, &header, &payload).ok();
   const bool parsed = block.ParseFromArray(message.data(), static_cast<int>(message.size()));
-  // Groups and tags of more than 32 bits are refused by DecodeFrame alone: no protobuf library writes them for a Block.
+  // Groups and tags of more than 32 bits are refused by DecodeFrame alone: no protobuf library writes them
+  // for a Block.
   if (decoded) CHECK(parsed) << "only DecodeFrame accepts it";
   if (decoded) Compare(block, header, payload);
   if (!decoded) return;

@@ -1,8 +1,8 @@
-// Every call of every service of a master, over gRPC: with its roles, tokens and limits, in any order, from whoever reaches
-// the port. Whatever is called, the job can be stopped in order afterwards.
+// Every call of every service of a master, over gRPC: with its roles, tokens and limits, in any order, from
+// whoever reaches the port. Whatever is called, the job can be stopped in order afterwards.
 //
-// Input: the kind of job; then calls: the method, the metadata, and the messages, which are protobuf's bytes of which
-// those fields that name a registration or the run are mostly replaced by right ones.
+// Input: the kind of job; then calls: the method, the metadata, and the messages, which are protobuf's bytes
+// of which those fields that name a registration or the run are mostly replaced by right ones.
 #include <glog/logging.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>

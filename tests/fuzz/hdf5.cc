@@ -1,5 +1,6 @@
-// HDF5 files. What libhdf5, which is not instrumented, does wrong ends only the process that reads the file. A file
-// that it survives is read again in this process, where the fuzzer sees which of Catchment's code has run.
+// HDF5 files. What libhdf5, which is not instrumented, does wrong ends only the process that reads the file.
+// A file that it survives is read again in this process, where the fuzzer sees which of Catchment's code has
+// run.
 #include "absl/strings/match.h"
 #include "tests/fuzz/table.h"
 #include "worker/data/table/hdf5_values.h"

@@ -1,7 +1,8 @@
-// Frames of HTTP/2 over a connection to a live master, in any order and with any content. It goes on to answer others.
+// Frames of HTTP/2 over a connection to a live master, in any order and with any content. It goes on to
+// answer others.
 //
-// Input: frames of type, flags, stream and content; the type and the stream are mostly those that HTTP/2 has. A frame may be
-// cut off.
+// Input: frames of type, flags, stream and content; the type and the stream are mostly those that HTTP/2 has.
+// A frame may be cut off.
 #include <glog/logging.h>
 #include <poll.h>
 #include <sys/socket.h>

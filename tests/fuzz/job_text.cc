@@ -1,4 +1,5 @@
-// Job files and overrides of the command line, through the checks. What is accepted must be read again from its own text.
+// Job files and overrides of the command line, through the checks. What is accepted must be read again from
+// its own text.
 //
 // Input: a job file; after a byte 0, overrides, one on each line.
 #include "common/job/job_text.h"

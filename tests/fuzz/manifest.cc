@@ -1,6 +1,7 @@
 // Manifests of checkpoints.
 //
-// Input: 0 and the whole file, or another byte and the file without its last line, the checksum, which is then correct.
+// Input: 0 and the whole file, or another byte and the file without its last line, the checksum, which is
+// then correct.
 #include "common/checkpoint/manifest.h"
 
 #include <glog/logging.h>

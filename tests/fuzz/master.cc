@@ -1,8 +1,9 @@
-// Calls of members and reports of shards to a master, in any order, which is restored now and then from its image, with fields
-// that the input has changed. Whatever is refused, the master must keep its accounts: no more samples done than there are.
+// Calls of members and reports of shards to a master, in any order, which is restored now and then from its
+// image, with fields that the input has changed. Whatever is refused, the master must keep its accounts: no
+// more samples done than there are.
 //
-// Input: the kind of job; then calls, each with the byte of its kind. The fields of a message are protobuf's bytes, of
-// which those that name the sender are mostly replaced by a member's.
+// Input: the kind of job; then calls, each with the byte of its kind. The fields of a message are protobuf's
+// bytes, of which those that name the sender are mostly replaced by a member's.
 #include "server/master/master.h"
 
 #include <glog/logging.h>

@@ -1,4 +1,5 @@
-// The parts that a standby receives, in any order. A copy that is complete must be one that a shard can continue with.
+// The parts that a standby receives, in any order. A copy that is complete must be one that a shard can
+// continue with.
 //
 // Input: the kind of job; then parts, protobuf's bytes.
 #include "server/shard/replica.h"

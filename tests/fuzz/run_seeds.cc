@@ -1,5 +1,5 @@
-// Runs a fuzz target over the files of the directory that is its argument, as regression tests: each file, and each
-// without its last bytes.
+// Runs a fuzz target over the files of the directory that is its argument, as regression tests: each file,
+// and each without its last bytes.
 #include <glog/logging.h>
 
 #include <cstdio>

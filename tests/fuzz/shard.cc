@@ -1,5 +1,5 @@
-// Frames of workers to a shard, in every mode, with changes of its members in between. A refused frame must leave the
-// shard as it was, and the shard must go on afterwards.
+// Frames of workers to a shard, in every mode, with changes of its members in between. A refused frame must
+// leave the shard as it was, and the shard must go on afterwards.
 //
 // Input: the mode; then steps, each with the byte of its kind.
 #include <glog/logging.h>

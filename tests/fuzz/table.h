@@ -10,8 +10,8 @@
 
 namespace catchment {
 
-// Input: what a row must hold, in one byte; the file of features, with its length where `two_files`; the file of labels.
-// `ending` is that of the files. Aborts if rows are returned that are not as required.
+// Input: what a row must hold, in one byte; the file of features, with its length where `two_files`; the file
+// of labels. `ending` is that of the files. Aborts if rows are returned that are not as required.
 void TestTable(FuzzInput in, const std::string& ending, bool two_files,
                absl::StatusOr<TableRows> (*read)(const std::string& path, const TableSpec& spec));
 

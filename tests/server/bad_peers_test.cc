@@ -65,8 +65,8 @@ class BadPeersTest : public testing::Test {
     return GrpcMessage(PushOf(sequence, block, kBlock, 1).SerializeAsString());
   }
 
-  // Sweeps as a daemon does. The good worker transfers a block before each sweep: the server may learn late that
-  // an answer has left, and a worker whose answers do not leave for a whole window is disconnected.
+  // Sweeps as a daemon does. The good worker transfers a block before each sweep: the server may learn late
+  // that an answer has left, and a worker whose answers do not leave for a whole window is disconnected.
   void Sweep(double now) {
     v1::Block answer;
     ASSERT_TRUE(good_->Write(PullOf(0)));
@@ -134,7 +134,8 @@ TEST_F(BadPeersTest, WhoSendsAsFastAsTheFloorOrHasNothingToSendIsLeftAlone) {
     Push(&peer, stream, 1, block);
     Sweep(now += kWindow);
   }
-  // Less than a window in 2,000 calls, during which the server learns that the last answer has left, however late it runs.
+  // Less than a window in 2,000 calls, during which the server learns that the last answer has left, however
+  // late it runs.
   for (int i = 0; i < 2000; ++i) Sweep(now += kWindow / 2001);
   for (int i = 0; i < 1000; ++i) Sweep(now += kWindow);
   Push(&peer, stream, 2, 0);

@@ -35,15 +35,15 @@ enum class Http2 : uint8_t {
 // Returns the bytes of a frame. Flags: 1 ends a stream, or acknowledges; 4 ends headers.
 std::string Http2Frame(Http2 type, uint8_t flags, uint32_t stream, const std::string& content);
 
-// Returns the headers of a call. `indexed`: they enter the table of the connection (HPACK), and IndexedHeaders refers to
-// them from then on.
+// Returns the headers of a call. `indexed`: they enter the table of the connection (HPACK), and
+// IndexedHeaders refers to them from then on.
 std::string CallHeaders(const std::string& method, bool indexed = false);
 std::string IndexedHeaders();
 
 class Http2Peer {
  public:
-  // The server may send `window` bytes on each stream, and any number on the connection. With the files of a certificate
-  // the connection has TLS.
+  // The server may send `window` bytes on each stream, and any number on the connection. With the files of a
+  // certificate the connection has TLS.
   explicit Http2Peer(const std::string& address, uint32_t window = 1 << 20, const TlsFiles& tls = {});
   ~Http2Peer();
   Http2Peer(const Http2Peer&) = delete;
@@ -59,8 +59,8 @@ class Http2Peer {
   bool SendLast(uint32_t stream, const std::string& bytes);
   // Ends the stream at once (RST_STREAM).
   void Reset(uint32_t stream);
-  // Sends what `next` returns, again and again, and discards what the server sends. Returns the number of bytes when the
-  // server has ended the connection, or when they are `most`.
+  // Sends what `next` returns, again and again, and discards what the server sends. Returns the number of
+  // bytes when the server has ended the connection, or when they are `most`.
   uint64_t Flood(const std::function<std::string()>& next, uint64_t most);
   // Allows the server to send `bytes` more bytes.
   void Grant(uint32_t stream, uint32_t bytes);

@@ -192,8 +192,8 @@ TEST(ListenerTest, OnlyItsOwnThreadsWaitForConnections) {
   EXPECT_THAT(ThreadNames(), Not(Contains("nexting_thread")));
 }
 
-// The messages of a peer are found in its account, by its address of IPv4, IPv6, or IPv4 at a socket of IPv6: otherwise its
-// connection would be ended for their bytes.
+// The messages of a peer are found in its account, by its address of IPv4, IPv6, or IPv4 at a socket of IPv6:
+// otherwise its connection would be ended for their bytes.
 TEST(ListenerTest, ManyMessagesEndNoConnection) {
   const std::pair<const char*, const char*> kAddresses[] = {{"127.0.0.1:0", "127.0.0.1"},
                                                             {"[::1]:0", "[::1]"},

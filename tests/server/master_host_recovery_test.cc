@@ -14,7 +14,8 @@ using testing::Contains;
 
 class MasterHostRecoveryTest : public MasterHostTest {
  protected:
-  // Begins another run, after the master was lost, from the initial weights. `workers`: members when it was lost.
+  // Begins another run, after the master was lost, from the initial weights. `workers`: members when it was
+  // lost.
   void Recover(int workers, int evaluators = 0) {
     master_.reset();
     MasterHost::Options options;

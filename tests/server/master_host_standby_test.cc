@@ -1,4 +1,5 @@
-// A master with a standby, whose part the test plays: what waits for it, and what a new process continues from its copy.
+// A master with a standby, whose part the test plays: what waits for it, and what a new process continues
+// from its copy.
 #include <atomic>
 #include <memory>
 #include <optional>

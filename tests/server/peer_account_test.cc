@@ -1,5 +1,5 @@
-// The accounts of connections: honest peers of every kind stay far below the limits however long they live, and each kind of
-// flood exceeds them, with times and numbers of bytes from outside.
+// The accounts of connections: honest peers of every kind stay far below the limits however long they live,
+// and each kind of flood exceeds them, with times and numbers of bytes from outside.
 #include "server/edge/peer_account.h"
 
 #include <gmock/gmock.h>
@@ -143,7 +143,8 @@ TEST(PeerAccountTest, FramesWithoutMessagesExceedItHoweverSlowlyTheyCome) {
   }
 }
 
-// Unused allowance is not saved up: after days of messages a peer may not flood for longer than in its first second.
+// Unused allowance is not saved up: after days of messages a peer may not flood for longer than in its first
+// second.
 TEST(PeerAccountTest, MessagesOfThePastDoNotCount) {
   Peer peer;
   for (int i = 0; i < 100'000; ++i) {

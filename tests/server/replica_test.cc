@@ -49,8 +49,8 @@ class Workload {
     }
   }
 
-  // Each worker sends its last push again, as when the connection broke before the answer came. Returns the bytes of the
-  // answers.
+  // Each worker sends its last push again, as when the connection broke before the answer came. Returns the
+  // bytes of the answers.
   std::string ResendAll() {
     answers_.clear();
     for (uint32_t w = 0; w < kWorkers; ++w) {
@@ -64,7 +64,8 @@ class Workload {
     while (const std::optional<StandbyLog::Change> change = log_->Next()) SendChange(*change, replica_.get());
   }
 
-  // Continues with a shard that is restored from the standby; `hops`: the number of standbys that the copy passes.
+  // Continues with a shard that is restored from the standby; `hops`: the number of standbys that the copy
+  // passes.
   void Restore(int hops) {
     for (; hops > 1; --hops) {
       auto next = std::make_unique<Replica>(job_, layout_, 0);

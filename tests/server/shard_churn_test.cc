@@ -181,8 +181,8 @@ class Simulation {
     SendImage(shards_[s].get(), layout_, replicas_[s].get());
   }
 
-  // Sends changes of shard `s` to its standby, and delivers the answers that waited for them. Returns true if there
-  // were any.
+  // Sends changes of shard `s` to its standby, and delivers the answers that waited for them. Returns true if
+  // there were any.
   bool Replicate(uint32_t s, bool all) {
     if (!with_standbys_) return false;
     for (uint64_t left = all ? UINT64_MAX : random_.Below(4); left > 0; --left) {

@@ -32,8 +32,8 @@ struct Estimate {
   double squared_gradient = 0;
 };
 
-// The paper's formulas, for contributions of b samples each: those of one have the squared norm `small`, their average
-// `large`.
+// The paper's formulas, for contributions of b samples each: those of one have the squared norm `small`,
+// their average `large`.
 Estimate OfEqualBatches(const Gradients& gradients, double b) {
   const auto k = static_cast<double>(gradients.size());
   double small = 0, large = 0;

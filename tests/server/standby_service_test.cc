@@ -232,7 +232,8 @@ TEST_F(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the standby of shard 0 has no complete copy of it"));
 }
 
-// The master is the server of shard 0. Its state comes with the image and with changes, described when it is sent.
+// The master is the server of shard 0. Its state comes with the image and with changes, described when it is
+// sent.
 TEST_F(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
   StartStandby();
   standby_->Join(4);

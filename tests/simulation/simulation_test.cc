@@ -71,9 +71,9 @@ TEST(SimulationTest, SynchronousStepsTakeTheStepAndTheExchange) {
   options.network = {.bytes_per_second = 1e6, .latency = 0.002};
   const double per_update = SecondsPerUpdate(MakeJob("sync", kWorkers, 100 * kWorkers * kBatch),
                                              MakeJob("sync", kWorkers, 500 * kWorkers * kBatch), options);
-  // The answers leave over the server's link one after another, so the workers' steps begin, and their contributions
-  // arrive, one transfer after another. The last worker determines the step: it waits for all answers and sends its own
-  // contribution.
+  // The answers leave over the server's link one after another, so the workers' steps begin, and their
+  // contributions arrive, one transfer after another. The last worker determines the step: it waits for all
+  // answers and sends its own contribution.
   const double transfer = (4 * 1000 + kHeaderBytes) / options.network.bytes_per_second;
   EXPECT_NEAR(per_update, kStep + 2 * options.network.latency + (kWorkers + 1) * transfer, 0.002 * kStep);
 }
@@ -97,8 +97,8 @@ TEST(SimulationTest, ASlowerWorkerMakesFewerLocalSteps) {
   v1::Straggler* const straggler = job.mutable_faults()->add_stragglers();
   straggler->set_worker(3);
   straggler->set_slowdown_factor(4);
-  // Three contributions are of 16 steps, and as many of the slow worker's as fit into their time of 4 steps, or of 3,
-  // since the master rounds down. At the end there is one more of each worker.
+  // Three contributions are of 16 steps, and as many of the slow worker's as fit into their time of 4 steps,
+  // or of 3, since the master rounds down. At the end there is one more of each worker.
   const auto updates = static_cast<double>(RunJob(job, Constant()).updates());
   EXPECT_GT(updates, kSteps / 13.0);
   EXPECT_LT(updates, kSteps / 12.0 + 8);

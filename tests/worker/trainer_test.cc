@@ -96,7 +96,8 @@ TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
   for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;
 }
 
-// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress. It does not return.
+// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress. It does
+// not return.
 class EndingMaster final : public v1::MasterService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
@@ -123,8 +124,8 @@ TEST(TrainerTest, WorkerThatRegistersWhileTheJobEndsHasNotFailed) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A master that begins another run of the job while the worker of the first run waits for a lease: the call is cancelled,
-// and the next one is of a registration that the new run does not know.
+// A master that begins another run of the job while the worker of the first run waits for a lease: the call
+// is cancelled, and the next one is of a registration that the new run does not know.
 class GoingBackMaster final : public v1::MasterService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
@@ -278,8 +279,8 @@ TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
   EXPECT_GT(moved, kSent);
 }
 
-// A master without samples to assign. It asks workers that leave to stay: the first registration until the job has gone
-// back, the second one until it has left `stays` times.
+// A master without samples to assign. It asks workers that leave to stay: the first registration until the
+// job has gone back, the second one until it has left `stays` times.
 class StayingMaster final : public v1::MasterService::Service {
  public:
   struct Options {

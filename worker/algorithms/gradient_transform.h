@@ -19,8 +19,8 @@ class GradientTransform {
   virtual void Start(absl::Span<const float> weights) {}
   // Begins a step with a gradient; `progress` is that of Algorithm::Step.
   virtual void Begin(double progress) {}
-  // Replaces a layer's part of `gradient`, computed at `weights`, by the values to send. Called once for every
-  // layer in each step.
+  // Replaces a layer's part of `gradient`, computed at `weights`, by the values to send. Called once for
+  // every layer in each step.
   virtual void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) = 0;
   // Resets the state that depends on gradients: the last one was not finite.
   virtual void Reset() = 0;

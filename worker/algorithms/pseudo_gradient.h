@@ -10,8 +10,9 @@
 // With one group of all workers and SGD of learning rate 1 without momentum on the servers, w becomes the
 // mean of the workers' weights; with Nesterov it is DiLoCo.
 //
-// Asynchronous DiLoCo (Liu et al. 2024, arXiv:2401.09135): no worker waits, H is each worker's own (Step::local_steps, which
-// the master computes from the measured speeds), and the servers delay the momentum (optim/delayed_nesterov.h).
+// Asynchronous DiLoCo (Liu et al. 2024, arXiv:2401.09135): no worker waits, H is each worker's own
+// (Step::local_steps, which the master computes from the measured speeds), and the servers delay the momentum
+// (optim/delayed_nesterov.h).
 //
 // Shapes: three vectors as long as the weights, and the local optimizer's state, which the worker keeps from
 // round to round.

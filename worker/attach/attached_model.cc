@@ -151,7 +151,7 @@ absl::Status AttachedModel::CheckEnd(const std::optional<std::string>& end) cons
                                           "; its output is above, in the worker's log"));
 }
 
-// ------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 // steps
 
 absl::Status AttachedModel::Plan(absl::Span<const uint32_t> samples) {

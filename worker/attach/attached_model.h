@@ -72,14 +72,15 @@ class AttachedModel final : public Trainable {
   // Leaves out the steps that are planned and have not begun. No other thread may plan meanwhile.
   void SkipPlanned();
 
-  // Describes the next step for the program. rate: the learning rate at this progress (Begin in attach.proto).
+  // Describes the next step for the program. rate: the learning rate at this progress (Begin in
+  // attach.proto).
   void DescribeStep(double progress, uint64_t epoch, double rate);
   // Has `read` write the job's final weights for the program. Returns its error; the program then has none.
   absl::Status SetResult(absl::FunctionRef<absl::Status(absl::Span<float> weights)> read);
 
   // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds; then it is
-  // killed. `why`: ok, or what the program ends with, too. Errors, only if `why` is ok: Internal if the program fails
-  // after its last step, DeadlineExceeded if it is killed.
+  // killed. `why`: ok, or what the program ends with, too. Errors, only if `why` is ok: Internal if the
+  // program fails after its last step, DeadlineExceeded if it is killed.
   absl::Status Finish(const absl::Status& why);
   static constexpr double kEndSeconds = 60;
   // The limit if `why` is an error.
@@ -106,8 +107,8 @@ class AttachedModel final : public Trainable {
   absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
   std::vector<Statistic> statistics() const override;
 
-  // Returns true if the program makes the local steps itself: it then reports the change of the weights instead of a
-  // gradient.
+  // Returns true if the program makes the local steps itself: it then reports the change of the weights
+  // instead of a gradient.
   bool local_steps() const { return local_steps_; }
 
  private:

@@ -37,7 +37,8 @@ void CloseFrom(int first) {
   for (int fd = first; fd < sysconf(_SC_OPEN_MAX); ++fd) close(fd);
 }
 
-// Data for the child between fork and exec, prepared before the fork, because only async-signal-safe calls are allowed there.
+// Data for the child between fork and exec, prepared before the fork, because only async-signal-safe calls
+// are allowed there.
 struct Launch {
   const char* command;
   std::vector<char*> environment;

@@ -12,7 +12,8 @@
 namespace catchment {
 namespace {
 
-// Binds to an abstract name that the kernel chooses, and listens. Returns the name; empty: errno says why not.
+// Binds to an abstract name that the kernel chooses, and listens. Returns the name; empty: errno says why
+// not.
 std::string Listen(int fd) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

@@ -1,5 +1,5 @@
-// Gives an attached program its file descriptors if it has not inherited them: a launcher between the daemon and
-// the program, such as torchrun, closes descriptors that it does not know.
+// Gives an attached program its file descriptors if it has not inherited them: a launcher between the daemon
+// and the program, such as torchrun, closes descriptors that it does not know.
 //
 // Listens on an abstract Unix socket, whose name the environment variable CATCHMENT_ATTACH_ADDRESS has
 // (proto/attach.proto), and sends the descriptors to the first process of the same user that connects.

@@ -1,4 +1,5 @@
-// Memory that a program maps, too: anonymous (memfd), of a size that nobody can change, gone when all who have it open are.
+// Memory that a program maps, too: anonymous (memfd), of a size that nobody can change, gone when all who
+// have it open are.
 #ifndef CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
 #define CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
 

@@ -12,7 +12,8 @@
 namespace catchment {
 namespace {
 
-// After its socket is closed, for a program to end; and for a step in progress when the worker is asked to stop.
+// After its socket is closed, for a program to end; and for a step in progress when the worker is asked to
+// stop.
 constexpr double kDeathSeconds = 1;
 constexpr double kStepSeconds = 20;
 

@@ -1,9 +1,9 @@
-// Tracks each block of one shard through an operation: its values are being computed, it is ready to be sent, it
-// is on its way, it is answered.
+// Tracks each block of one shard through an operation: its values are being computed, it is ready to be sent,
+// it is on its way, it is answered.
 //
-// The lowest ready block is sent next, because the next forward pass reads it first: if the network is slower than the
-// backward pass, the first layers overtake the last ones (Jayarajan et al. 2019, "Priority-based parameter propagation for
-// distributed DNN training", arXiv:1905.03960, there per slice of a layer).
+// The lowest ready block is sent next, because the next forward pass reads it first: if the network is slower
+// than the backward pass, the first layers overtake the last ones (Jayarajan et al. 2019, "Priority-based
+// parameter propagation for distributed DNN training", arXiv:1905.03960, there per slice of a layer).
 //
 // Shapes: ranges are of the flat vector; parts in other shards are ignored.
 // Threads: not thread-safe. Allocates at construction only.

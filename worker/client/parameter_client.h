@@ -1,5 +1,5 @@
-// The center over gRPC: one channel to each server (server_channel.h), with blocks of all servers in flight at
-// the same time.
+// The center over gRPC: one channel to each server (server_channel.h), with blocks of all servers in flight
+// at the same time.
 //
 // A block is sent as soon as all of its values are Ready, the lowest index first (block_schedule.h), and its
 // answer is written to the caller's memory. Every push and exchange has a sequence number. When a stream
@@ -9,8 +9,8 @@
 //
 // Threads: one caller at a time; Cancel and totals from any. In steady state no block allocates memory of
 // ours. Errors: Unavailable if a server was unreachable for connect_timeout seconds; Aborted if a server does
-// not (or no longer) know this worker's incarnation, which a new registration resolves; FailedPrecondition if it has
-// another job, model or protocol version; Cancelled after Cancel.
+// not (or no longer) know this worker's incarnation, which a new registration resolves; FailedPrecondition if
+// it has another job, model or protocol version; Cancelled after Cancel.
 #ifndef CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 #define CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 
@@ -48,16 +48,16 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     std::string token;            // RegisterReply.token
   };
   struct Totals {
-    // Seconds that the caller was blocked: until the last block had left and, for operations without output, until
-    // all were answered; and then until the output had arrived.
+    // Seconds that the caller was blocked: until the last block had left and, for operations without output,
+    // until all were answered; and then until the output had arrived.
     double push_seconds = 0;
     double pull_seconds = 0;
     double blocked_seconds() const { return push_seconds + pull_seconds; }
     // Payloads, including repeated ones.
     uint64_t bytes_pushed = 0;
     uint64_t bytes_pulled = 0;
-    // Durations of pushes with pull, and of exchanges: from the moment when the whole input was Ready until the whole output
-    // had arrived, even if the caller did not wait for it.
+    // Durations of pushes with pull, and of exchanges: from the moment when the whole input was Ready until
+    // the whole output had arrived, even if the caller did not wait for it.
     LatencyHistogram round_trips;
 
     // Sets the fields of a worker's progress that report these.

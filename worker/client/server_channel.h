@@ -1,8 +1,8 @@
-// One server, as a ParameterClient sees it: the stream to the server, the codec of its blocks, and the place of
-// each block in the current operation.
+// One server, as a ParameterClient sees it: the stream to the server, the codec of its blocks, and the place
+// of each block in the current operation.
 //
-// Threads: one caller at a time; the stream calls on the thread of the connections and in Send. All channels of
-// a client share its lock, which guards the schedule and the state of the stream. Payloads are encoded and
+// Threads: one caller at a time; the stream calls on the thread of the connections and in Send. All channels
+// of a client share its lock, which guards the schedule and the state of the stream. Payloads are encoded and
 // decoded without it.
 #ifndef CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
 #define CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
@@ -66,8 +66,8 @@ class ServerChannel final : public ShardStream::Owner {
   void Open();
   void Close() { stream_.reset(); }
   bool IsOpen() const { return stream_ != nullptr; }
-  // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a stream
-  // which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
+  // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a
+  // stream which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
   absl::StatusOr<double> CloseBroken(double now, double give_up_seconds);
   // Reopens a stream, and resends the blocks that were not answered.
   void OpenAgain();
@@ -85,8 +85,8 @@ class ServerChannel final : public ShardStream::Owner {
   BlockSchedule& schedule() { return schedule_; }
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const { return highest_version_; }
-  // Returns true if the stream closed while answers are missing. One that closes after its last answer is opened
-  // again in the next operation.
+  // Returns true if the stream closed while answers are missing. One that closes after its last answer is
+  // opened again in the next operation.
   bool IsBroken() const { return closed_ && schedule_.unanswered() > 0; }
 
  private:
@@ -103,7 +103,8 @@ class ServerChannel final : public ShardStream::Owner {
 
   std::string name() const;
   BlockHeader HeaderOf(int block) const;
-  // Returns a block's values as bytes, and sets their scale. They are the same whenever the block is sent again.
+  // Returns a block's values as bytes, and sets their scale. They are the same whenever the block is sent
+  // again.
   absl::string_view Encode(BlockHeader* header);
   // Writes the values of an answer to the output of the operation.
   absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
@@ -121,8 +122,8 @@ class ServerChannel final : public ShardStream::Owner {
   std::vector<uint64_t> versions_;  // of each block, as last pulled
   const Codec pull_;
 
-  // Two channels may send at the same time, so each has its own encoder. It is used by one thread at a time, the
-  // one that writes to the stream. Without a codec there are no payloads.
+  // Two channels may send at the same time, so each has its own encoder. It is used by one thread at a time,
+  // the one that writes to the stream. Without a codec there are no payloads.
   PushEncoder encoder_;
   std::vector<Encoded> encoded_;  // by block
   std::unique_ptr<char[]> payloads_;

@@ -25,8 +25,8 @@ struct BatchPlan {
   std::vector<Span> spans;
 };
 
-// Prepares memory in which minibatches are loaded again and again: kernels/backend.h, Pin. Called on the loader's
-// thread.
+// Prepares memory in which minibatches are loaded again and again: kernels/backend.h, Pin. Called on the
+// loader's thread.
 using PinInputs = std::function<std::unique_ptr<Pinning>(absl::Span<const float> inputs)>;
 
 struct LoadedBatch {
@@ -44,8 +44,8 @@ struct LoadedBatch {
 // Threads: not thread-safe. Errors: InvalidArgument for a span outside the training set.
 class BatchReader {
  public:
-  // `dataset` and `augmentation` outlive the reader. `order` is over the whole of `dataset`. `augmentation` and
-  // `pin_inputs` may be null.
+  // `dataset` and `augmentation` outlive the reader. `order` is over the whole of `dataset`. `augmentation`
+  // and `pin_inputs` may be null.
   BatchReader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
               PinInputs pin_inputs = nullptr);
 

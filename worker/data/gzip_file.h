@@ -21,8 +21,9 @@ using GzipFile = std::unique_ptr<gzFile_s, CloseGzip>;
 // Opens a file, gzipped or not (its content tells, not its name), for gzread. Errors: those of OpenFile.
 absl::StatusOr<GzipFile> OpenGzipFile(const std::string& path);
 
-// Reads a file, gzipped or not. Errors, each naming the file: those of OpenFile; Internal if the system refuses to read
-// it; DataLoss for a gzip stream that is cut short or damaged; InvalidArgument for more than 1 GiB.
+// Reads a file, gzipped or not. Errors, each naming the file: those of OpenFile; Internal if the system
+// refuses to read it; DataLoss for a gzip stream that is cut short or damaged; InvalidArgument for more than
+// 1 GiB.
 absl::StatusOr<std::vector<uint8_t>> ReadGzipFile(const std::string& path);
 
 }  // namespace catchment

@@ -25,8 +25,8 @@ class SampleContent {
   // The same as they are kept, for those who keep them elsewhere: as bytes, or as floats; the other is null.
   virtual const uint8_t* bytes(int64_t index) const { return nullptr; }
   virtual const float* floats(int64_t index) const { return nullptr; }
-  // Returns the normalization that turns stored values into those that Copy writes: one for each channel of an image, one
-  // for each value of other samples' last dimension, or one for all. Empty: they are the same.
+  // Returns the normalization that turns stored values into those that Copy writes: one for each channel of
+  // an image, one for each value of other samples' last dimension, or one for all. Empty: they are the same.
   virtual std::vector<Normalization> normalization() const { return {}; }
 };
 

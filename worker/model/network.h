@@ -2,8 +2,9 @@
 //
 // Shapes: inputs are samples x C x H x W; weights and gradient are flat vectors of num_parameters() values
 // (common/parameter_layout.h), tensors in PyTorch's layouts.
-// Batches: kernels are made for usual_batch_size, for max_batch_size and, when first asked for, for powers of two below
-// it; a batch of another size runs in the next larger one, padded. The second batch of a size allocates nothing.
+// Batches: kernels are made for usual_batch_size, for max_batch_size and, when first asked for, for powers of
+// two below it; a batch of another size runs in the next larger one, padded. The second batch of a size
+// allocates nothing.
 // Threads: one at a time; it may be another one than the one that made the network.
 // Errors: of creation only. A label outside the classes is a bug of whoever loaded the data.
 #ifndef CATCHMENT_WORKER_MODEL_NETWORK_H_
@@ -40,8 +41,8 @@ class Network final : public Trainable {
     uint32_t loss_scale_period = 2000;
   };
 
-  // Makes the kernels for both batch sizes at once; on a backend that is not deterministic this measures which
-  // convolutions are fastest, tenths of a second for a small image model.
+  // Makes the kernels for both batch sizes at once; on a backend that is not deterministic this measures
+  // which convolutions are fastest, tenths of a second for a small image model.
   // Errors: those of InferShapes; the backend's when the model is too much for the device.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const SampleShape& input,
                                                          const TargetShape& target, const Options& options,

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int kLoss = -2;  // a reader that is not a layer
 
-// Assigns layers to kernels. Some layers have no kernel of their own, because they only view another one's output
-// (flatten), or because the previous kernel includes their work (relu).
+// Assigns layers to kernels. Some layers have no kernel of their own, because they only view another one's
+// output (flatten), or because the previous kernel includes their work (relu).
 class Plan {
  public:
   explicit Plan(const std::vector<LayerShape>& layers) : layers_(layers), source_(layers.size()) {
@@ -107,7 +107,8 @@ class Plan {
   }
 
   const std::vector<LayerShape>& layers_;
-  // For each layer: itself if it has a kernel, otherwise the layer that it views (flatten) or that computes it (relu).
+  // For each layer: itself if it has a kernel, otherwise the layer that it views (flatten) or that computes
+  // it (relu).
   std::vector<int> source_;
   std::vector<std::vector<std::pair<int, int>>> readers_;  // of each kernel's output: layer, and which input
   std::vector<bool> has_gradient_;

@@ -1,7 +1,7 @@
-// A network's kernels for one batch size, linked: the inputs of each kernel, the offsets of its parameters in the
-// flat vector, the relus that the previous layer computes, the outputs that may overwrite their inputs, and
-// the inputs that need no gradient. If several kernels read one activation, the gradients that they leave are
-// summed.
+// A network's kernels for one batch size, linked: the inputs of each kernel, the offsets of its parameters in
+// the flat vector, the relus that the previous layer computes, the outputs that may overwrite their inputs,
+// and the inputs that need no gradient. If several kernels read one activation, the gradients that they leave
+// are summed.
 #ifndef CATCHMENT_WORKER_MODEL_PROGRAM_H_
 #define CATCHMENT_WORKER_MODEL_PROGRAM_H_
 
@@ -34,7 +34,8 @@ class Program {
   // Sets the factor of the loss's gradient: kernels/backend.h, Loss::ScaleGradient.
   void ScaleGradient(float scale) { loss_->ScaleGradient(scale); }
 
-  // Scores the outputs; with `gradient`, also prepares Backward. AwaitScore returns the score of the last call.
+  // Scores the outputs; with `gradient`, also prepares Backward. AwaitScore returns the score of the last
+  // call.
   void Evaluate(const int32_t* labels, const float* targets, int samples, bool gradient) {
     loss_->Run(labels, targets, samples, gradient);
   }
@@ -42,8 +43,8 @@ class Program {
 
   // Fills the whole of `gradient` and reports each layer's range, or each part of it, to the observer, the
   // last one first. On a backend that runs ahead, all kernels are started before the first gradient is waited
-  // for, so that the device does not wait for the host. A kernel reads no other parameters than its own layer's
-  // and keeps no pointer to them, so what has been reported may be overwritten.
+  // for, so that the device does not wait for the host. A kernel reads no other parameters than its own
+  // layer's and keeps no pointer to them, so what has been reported may be overwritten.
   void Backward(const float* weights, Pass pass, float* gradient, PassObserver* observer);
 
  private:

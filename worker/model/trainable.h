@@ -50,7 +50,8 @@ class Trainable {
   virtual void EstimateStatistics(absl::Span<const float> weights,
                                   absl::FunctionRef<bool(Minibatch*)> next) = 0;
 
-  // A result of EstimateStatistics: PyTorch's name, such as batch_norm1.running_mean, and a value for each channel.
+  // A result of EstimateStatistics: PyTorch's name, such as batch_norm1.running_mean, and a value for each
+  // channel.
   struct Statistic {
     std::string name;
     absl::Span<const float> values;  // until the next estimate

@@ -1,6 +1,6 @@
-// Tests runs on Kubernetes with a shell script in place of kubectl: the sequence of its calls. The file `applied` names the
-// directory of the run in the cluster, and the directory `volume` is its volume. tests/deploy/kubernetes_test.sh renders the
-// manifests with the real kubectl and trains with them.
+// Tests runs on Kubernetes with a shell script in place of kubectl: the sequence of its calls. The file
+// `applied` names the directory of the run in the cluster, and the directory `volume` is its volume.
+// tests/deploy/kubernetes_test.sh renders the manifests with the real kubectl and trains with them.
 #include "cli/compare/kubectl_launcher.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Tests runs as jobs of Slurm with shell scripts in place of sbatch, squeue and scancel. The file `queue` is what squeue
-// prints; a test's `Batch` is what becomes of a job when it is submitted.
+// Tests runs as jobs of Slurm with shell scripts in place of sbatch, squeue and scancel. The file `queue` is
+// what squeue prints; a test's `Batch` is what becomes of a job when it is submitted.
 #include "cli/compare/slurm_launcher.h"
 
 #include <signal.h>
@@ -56,8 +56,8 @@ class SlurmLauncherTest : public ::testing::Test {
     fs::permissions(root_ + "/" + name, fs::perms::owner_all);
   }
 
-  // Sets what sbatch does with job JOB, named NAME, in the directory DIR: `finish` writes the result, and `state` puts the
-  // job into the queue.
+  // Sets what sbatch does with job JOB, named NAME, in the directory DIR: `finish` writes the result, and
+  // `state` puts the job into the queue.
   void Batch(const std::string& body) {
     Program("sbatch", absl::StrCat(R"(
 for word; do

@@ -1,4 +1,5 @@
-// Runs `catchment doctor` on this machine, whatever it is: tests look at the checks whose subject they make themselves.
+// Runs `catchment doctor` on this machine, whatever it is: tests look at the checks whose subject they make
+// themselves.
 #include "cli/doctor/doctor.h"
 
 #include <grpcpp/grpcpp.h>

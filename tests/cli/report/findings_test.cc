@@ -117,8 +117,8 @@ TEST(Answer, SaysWhoByHowMuchAndWhetherThatIsNoise) {
                     HasSubstr(": more than noise (95 % interval of the ratio 1.86 to 1.97)")));
 }
 
-// One algorithm that waits and nine equal ones that do not: the best of the nine seems to be better in 1 of 10 comparisons
-// unless the level is corrected.
+// One algorithm that waits and nine equal ones that do not: the best of the nine seems to be better in 1 of
+// 10 comparisons unless the level is corrected.
 TEST(Find, TheBestOfManyEqualAlgorithmsDifferByNoMoreThanNoise) {
   int beyond_noise = 0;
   std::mt19937_64 random(7);

@@ -61,8 +61,8 @@ inline Comparison MadeComparison() {
   return comparison;
 }
 
-// Adds a search with 4 workers to a comparison: of the three trials of the first rung one diverged, and the second rung chose
-// from two.
+// Adds a search with 4 workers to a comparison: of the three trials of the first rung one diverged, and the
+// second rung chose from two.
 inline void AddSearch(Comparison* comparison) {
   for (int trial = 0; trial < 5; ++trial) {
     SearchTrialResult& one = comparison->searched.emplace_back();

@@ -5,7 +5,8 @@
 namespace catchment {
 namespace {
 
-// One run rises from 0 to 80 % in 8 seconds, the other to 60 % in 10: after 5 seconds they are at 50 % and 30 %.
+// One run rises from 0 to 80 % in 8 seconds, the other to 60 % in 10: after 5 seconds they are at 50 % and 30
+// %.
 TEST(AccuracyOver, MeanAndBand) {
   const RunResult fast = MadeRun("a", 1, 1, 8, 0.8);
   const RunResult slow = MadeRun("a", 1, 2, 10, 0.6);

@@ -34,8 +34,8 @@ class RecordedRunTest : public testing::Test {
     Write("summary.json", absl::StrCat("{\"phase\": \"DONE\"", fields, "}"));
   }
 
-  // Writes a run of intervals of 5 seconds, in which workers make as many steps as fit. In every other interval all steps
-  // take `load` times as long.
+  // Writes a run of intervals of 5 seconds, in which workers make as many steps as fit. In every other
+  // interval all steps take `load` times as long.
   // `start` is in addition in the first step of each worker.
   void WriteRun(const Distribution& truth, int workers, double load, const Distribution& start = {}) const {
     WriteJob("downpour");

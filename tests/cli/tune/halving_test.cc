@@ -58,8 +58,8 @@ TEST(BestTrials, KeepsNoneThatFailed) {
   EXPECT_THAT(BestTrials({0}, {std::nullopt}, 1), IsEmpty());
 }
 
-// Carries out a search whose trials have the scores of `score(rung, share, trial)`. `random` draws which of the open runs ends
-// next; null: they end in their order.
+// Carries out a search whose trials have the scores of `score(rung, share, trial)`. `random` draws which of
+// the open runs ends next; null: they end in their order.
 template <typename Score>
 HalvingResult Halve(const std::vector<Rung>& rungs, const Score& score,
                     Promotion promotion = Promotion::kRungByRung, Random* random = nullptr) {
@@ -113,7 +113,8 @@ TEST(Halving, RungByRungTheOrderInWhichRunsEndChangesNothing) {
   }
 }
 
-// Li et al.'s figure 1 and algorithm 2: a trial goes on as soon as it is among the best third of those that have ended.
+// Li et al.'s figure 1 and algorithm 2: a trial goes on as soon as it is among the best third of those that
+// have ended.
 TEST(Halving, AtOnceATrialGoesOnBeforeItsRungHasEnded) {
   Halving halving(PlanRungs(9), Promotion::kAtOnce);
   EXPECT_EQ(halving.NextRuns().size(), 9u);
@@ -163,9 +164,9 @@ TEST(Halving, AtOnceTheBestOfEachRungGoOnInAnyOrderAndFewMore) {
   EXPECT_LT(runs, 1.6 * CostOf(rungs));
 }
 
-// The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget: it falls with
-// the budget, sooner with a higher rate, to a floor that depends on the distance to the optimum. Short runs prefer higher
-// rates than long ones do, so that they mislead.
+// The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget:
+// it falls with the budget, sooner with a higher rate, to a floor that depends on the distance to the
+// optimum. Short runs prefer higher rates than long ones do, so that they mislead.
 struct Objective {
   double rate;
   double momentum;

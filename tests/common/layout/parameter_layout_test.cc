@@ -60,7 +60,8 @@ TEST(ParameterLayout, ShardsCoverAllAreEvenAndBeginAtWholeCacheLines) {
   }
 }
 
-// This holds for about 1,600 or more parameters per server; with fewer, a server has at most 16 more or fewer than even.
+// This holds for about 1,600 or more parameters per server; with fewer, a server has at most 16 more or fewer
+// than even.
 TEST(ParameterLayout, BytesPerServerAreWithinOnePercentOfEven) {
   Random random(1);
   for (int trial = 0; trial < 500; ++trial) {

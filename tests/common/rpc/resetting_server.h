@@ -1,5 +1,5 @@
-// Speaks just enough HTTP/2 (RFC 9113) to end every call with RST_STREAM, as gRPC does for a server that is short of
-// memory.
+// Speaks just enough HTTP/2 (RFC 9113) to end every call with RST_STREAM, as gRPC does for a server that is
+// short of memory.
 #ifndef CATCHMENT_TESTS_COMMON_RPC_RESETTING_SERVER_H_
 #define CATCHMENT_TESTS_COMMON_RPC_RESETTING_SERVER_H_
 

@@ -135,8 +135,8 @@ TEST(RpcTest, StatusesKeepTheirCodesAndMessagesBothWays) {
   EXPECT_TRUE(FromGrpc(grpc::Status::OK, "server 1").ok());
 }
 
-// gRPC gives such calls the codes INTERNAL, UNAVAILABLE, CANCELLED, RESOURCE_EXHAUSTED and PERMISSION_DENIED, which from a
-// server that answers mean something else.
+// gRPC gives such calls the codes INTERNAL, UNAVAILABLE, CANCELLED, RESOURCE_EXHAUSTED and PERMISSION_DENIED,
+// which from a server that answers mean something else.
 TEST(RpcTest, CallWhoseStreamWasResetIsUnavailable) {
   for (uint8_t code : {2, 7, 8, 11, 12}) {
     const ResettingServer server(code);

@@ -1,5 +1,6 @@
-// cuDNN's own library, without a GPU: it has a way to compute each convolution that the plugin asks it for, on GPUs that are
-// described to it, and compiles its kernels; only loading them takes a GPU. Skipped without the library, or before 9.8.
+// cuDNN's own library, without a GPU: it has a way to compute each convolution that the plugin asks it for,
+// on GPUs that are described to it, and compiles its kernels; only loading them takes a GPU. Skipped without
+// the library, or before 9.8.
 #include <dlfcn.h>
 
 #include <cstdlib>

@@ -1,6 +1,8 @@
-// The CUDA layers against the CPU's, as networks: losses, gradients, scores. OnDevice: on a device where there is one.
-// OnHost: in plain loops on the processor, the same layers with another device.h and gemm.h under them. OnPtx...: what nvcc
-// makes of all of them, executed on the processor (tests/kernels/cuda/ptx), in several orders of the streams.
+// The CUDA layers against the CPU's, as networks: losses, gradients, scores. OnDevice: on a device where
+// there is one.
+// OnHost: in plain loops on the processor, the same layers with another device.h and gemm.h under them.
+// OnPtx...: what nvcc makes of all of them, executed on the processor (tests/kernels/cuda/ptx), in several
+// orders of the streams.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -62,7 +64,8 @@ struct Case {
 
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name << ": " << c.model; }
 
-  // Returns whether the gradient jumps somewhere: among rounded values another one may be the maximum, or above zero.
+  // Returns whether the gradient jumps somewhere: among rounded values another one may be the maximum, or
+  // above zero.
   bool has_jumps() const {
     return model.find("relu") != std::string::npos || model.find("max_pool") != std::string::npos;
   }
@@ -96,7 +99,8 @@ std::vector<Case> Cases() {
        "layers { conv2d { filters: 3 kernel_size: 1 stride: 2 } }" +
            end,
        kImage},
-      // Packs of eight and of four values, rows of patches that are filled up, and ranges of columns that sums have.
+      // Packs of eight and of four values, rows of patches that are filled up, and ranges of columns that
+      // sums have.
       {"PacksOfChannels",
        "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} } layers { conv2d { filters: 12 "
        "kernel_size: 1 } }"
@@ -134,7 +138,8 @@ std::vector<Case> Cases() {
        "layers { batch_norm {} } layers { residual { layers { conv2d { filters: 8 kernel_size: 1 } } } }" +
            end,
        kImage},
-      // The same of sums, and of convolutions with groups, strides and several chunks; the pooling reads float32.
+      // The same of sums, and of convolutions with groups, strides and several chunks; the pooling reads
+      // float32.
       {"RoundedSums",
        "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
        "{} }"
@@ -377,8 +382,8 @@ TEST_P(LayersTest, TrainLikeTheCpus) {
   }
 }
 
-// A factor of b significant bits is off by 2^-b at most; of TF32 by 2^-10, since tensor cores may drop the bits that they do
-// not read (precision.h). Errors of the products of some layers, forward and
+// A factor of b significant bits is off by 2^-b at most; of TF32 by 2^-10, since tensor cores may drop the
+// bits that they do not read (precision.h). Errors of the products of some layers, forward and
 // backward, are of signs of their own; ten times that is far below what a wrong index or a lost factor makes.
 TEST_P(LayersTest, TrainInFewerBits) {
   for (const auto& [precision, bits] :

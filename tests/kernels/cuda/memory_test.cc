@@ -34,8 +34,8 @@ absl::Status Make(int batch_size, int memory_bytes) {
 }
 
 // By hand, in values: each layer has its output and the output's gradient, each layer with parameters those
-// and their gradient. The image, whose one channel is as the host has it, is also a vector, a layer's input of its own.
-// The loss has room for labels and for real targets.
+// and their gradient. The image, whose one channel is as the host has it, is also a vector, a layer's input
+// of its own. The loss has room for labels and for real targets.
 int BytesNeeded(int batch_size) {
   const int activations = 2 * (784 + 784 + 1024 + 1024 + 10), scores = 2, labels = 1, targets = 10;
   const int parameters = 784 * 1024 + 1024 + 1024 * 10 + 10;

@@ -1,5 +1,5 @@
-// The CUDA plugin for machines without a GPU: its layers in plain loops on the processor, as two devices, whose compute
-// capabilities $CATCHMENT_HOST_DEVICE_CAPABILITIES overrides ("7.5 9.0").
+// The CUDA plugin for machines without a GPU: its layers in plain loops on the processor, as two devices,
+// whose compute capabilities $CATCHMENT_HOST_DEVICE_CAPABILITIES overrides ("7.5 9.0").
 #include <cstdio>
 #include <cstdlib>
 

@@ -70,8 +70,8 @@ TEST(BudgetTest, LastMinibatchIsMergedIntoTheOneBefore) {
   EXPECT_EQ(BudgetOf(job, 103).total_samples, 103u + 32);
 }
 
-// Takes leases for `workers` holders in turn to the end of the job, and returns the steps by epoch: of one worker, or
-// in synchronous mode of all workers together.
+// Takes leases for `workers` holders in turn to the end of the job, and returns the steps by epoch: of one
+// worker, or in synchronous mode of all workers together.
 std::map<uint64_t, std::vector<uint64_t>> SizesByEpoch(const v1::Job& job, uint64_t samples, uint64_t workers,
                                                        uint64_t* largest_part) {
   const auto ledger = MakeDataLedger(job, samples, {});

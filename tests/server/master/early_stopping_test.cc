@@ -38,7 +38,8 @@ struct Seen {
   std::vector<bool> enough;
 };
 
-// Evaluations 1, 2, ... Each time it is made anew from its state, as for a job that is resumed, and says the same.
+// Evaluations 1, 2, ... Each time it is made anew from its state, as for a job that is resumed, and says the
+// same.
 Seen Watch(const v1::Evaluation& evaluation, const std::vector<double>& losses,
            const std::vector<double>& accuracies = {}) {
   Seen seen;

@@ -1,6 +1,6 @@
 // Random joins, losses, leaves, stalls and leases for thousands of events: no sample is lost or assigned to
-// two workers at the same time, no checkpoint omits one, and the job ends. In some of the jobs the master is also
-// replaced, again and again, by one that is restored from its image.
+// two workers at the same time, no checkpoint omits one, and the job ends. In some of the jobs the master is
+// also replaced, again and again, by one that is restored from its image.
 #include <glog/logging.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -93,8 +93,8 @@ class Simulation {
   static std::vector<TensorSpec> Tensors() { return {{"w", {64}}}; }
   bool synchronous() const { return churn_.job.synchronous; }
 
-  // Saves the master if others have seen a decision of it since the last image, and now and then replaces it by one that
-  // is restored from the image, which may be older than other changes.
+  // Saves the master if others have seen a decision of it since the last image, and now and then replaces it
+  // by one that is restored from the image, which may be older than other changes.
   void SaveAndRestart() {
     if (!master_->has_begun()) return;
     const Master::Decisions decisions = master_->decisions();

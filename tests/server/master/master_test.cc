@@ -1646,8 +1646,8 @@ TEST_F(MasterTest, JobThatIsResumedAfterItsLastEvaluationEndsAtOnce) {
   }
 }
 
-// The job went back: model-best.safetensors has the weights of a later and better evaluation of the run that was lost.
-// Training ends as it would have without the loss.
+// The job went back: model-best.safetensors has the weights of a later and better evaluation of the run that
+// was lost. Training ends as it would have without the loss.
 TEST_F(MasterTest, PatienceCountsFromTheHistoryOfTheCheckpoint) {
   v1::Job job = MakeJob({.epochs = 8});
   job.mutable_evaluation()->set_patience(2);

@@ -181,8 +181,8 @@ TEST(ClientAllocationTest, NoBlockAllocatesAnythingOfOurs) {
   EXPECT_EQ(by_client.ours, 0u);
   EXPECT_EQ(by_overlap.ours, 0u);
   EXPECT_EQ(by_encoding.ours, 0u);
-  // gRPC's allocations depend slightly on how a message is split on its way: about nine per block, on both ends together.
-  // One more for every block would be too much.
+  // gRPC's allocations depend slightly on how a message is split on its way: about nine per block, on both
+  // ends together. One more for every block would be too much.
   constexpr uint64_t kSlack = kRounds * kBlocks;
   EXPECT_LT(by_client.all, by_grpc.all + kSlack);
   EXPECT_LT(by_overlap.all, by_grpc.all + kSlack);

@@ -1,5 +1,5 @@
-// A TCP relay between a client and a server that can be cut: all its connections end at once, in the middle of
-// whatever they carry; new ones are relayed again.
+// A TCP relay between a client and a server that can be cut: all its connections end at once, in the middle
+// of whatever they carry; new ones are relayed again.
 #ifndef CATCHMENT_TESTS_WORKER_CLIENT_RELAY_H_
 #define CATCHMENT_TESTS_WORKER_CLIENT_RELAY_H_
 

@@ -60,8 +60,8 @@ TEST(GeneratedEvents, SampleIsAFunctionOfSeedPartAndIndex) {
   }
 }
 
-// For each class: how often a charge follows from the previous one by the rule of each class, and the charges' mean at
-// each place.
+// For each class: how often a charge follows from the previous one by the rule of each class, and the
+// charges' mean at each place.
 TEST(GeneratedEvents, OnlyHowChargesFollowTellsClassesApart) {
   const DataSets data = GenerateEvents(EventOptions(3000));
   double follows[3][3] = {}, pairs[3] = {}, charge[3][20] = {}, events[3] = {};

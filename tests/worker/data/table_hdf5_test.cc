@@ -99,7 +99,8 @@ TEST(Hdf5Test, NamesWhatDoesNotFit) {
               HasSubstr("data set \"features\" holds neither integers nor floats"));
 }
 
-// Writes files as h5py does that makes virtual data sets, enumerations or chunks which are only written in part.
+// Writes files as h5py does that makes virtual data sets, enumerations or chunks which are only written in
+// part.
 class Hdf5Writer {
  public:
   explicit Hdf5Writer(const std::string& path)

@@ -98,8 +98,8 @@ class CsvReader {
     return true;
   }
 
-  // Returns true for the names that pandas writes for the columns of an array: 0, 1, 2, ... A frame that was joined
-  // from features and labels counts each part from 0, or has a name in words for its labels.
+  // Returns true for the names that pandas writes for the columns of an array: 0, 1, 2, ... A frame that was
+  // joined from features and labels counts each part from 0, or has a name in words for its labels.
   bool AreNumberedColumns(Fields columns) const {
     constexpr size_t kFewest = 3;  // fewer may well be a sample
     const auto features = static_cast<size_t>(spec_.shape.size());

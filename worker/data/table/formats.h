@@ -19,10 +19,10 @@ namespace catchment {
 // Reads comma-separated values (csv.cc): a row on each line, all of them numbers, with its label or targets
 // in the last or the first columns. Source: RFC 4180, without its quoted fields.
 //
-// A first line in which no field is a number contains names and is skipped; so is 0, 1, ..., n-1 with n >= 3, which
-// pandas writes for a frame that was made of an array (one warning says so). Lines end with \n or \r\n; spaces
-// around a number are ignored; there are no quotes. Errors count rows and columns from 1, including a line of
-// names.
+// A first line in which no field is a number contains names and is skipped; so is 0, 1, ..., n-1 with n >= 3,
+// which pandas writes for a frame that was made of an array (one warning says so). Lines end with \n or \r\n;
+// spaces around a number are ignored; there are no quotes. Errors count rows and columns from 1, including a
+// line of names.
 absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec);
 
 // Reads NumPy's array files (npy.cc): features in one file, labels or targets in another. Source: NumPy
@@ -32,9 +32,9 @@ absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec
 // {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), } and the values, the last dimension
 // fastest.
 //
-// `path` is the file of features, N x the shape, or N x all of its values (DescribeRowMismatch). The file of labels
-// has spec.labels in its name instead of spec.features: N, or N x one-hot columns or targets. Bytes (u1) stay
-// bytes.
+// `path` is the file of features, N x the shape, or N x all of its values (DescribeRowMismatch). The file of
+// labels has spec.labels in its name instead of spec.features: N, or N x one-hot columns or targets. Bytes
+// (u1) stay bytes.
 // Errors: InvalidArgument for a name without spec.features, for big-endian or other types, Fortran order, or
 // version 3; DataLoss for a file that is truncated or has data after its values.
 absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec);
@@ -43,14 +43,14 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
 // write them.
 // Source: the HDF5 1.10 reference manual.
 //
-// The data sets are spec.features, N x the shape or N x all of its values (DescribeRowMismatch), and spec.labels, N,
-// or N x one-hot columns or targets; of integers, floats or enumerations (NumPy's bool) of any width and byte
-// order, contiguous or chunked, compressed by any filter of the installed HDF5 library (gzip, szip), virtual, or with
-// values in other files. Values that were never written are the data set's fill value. Features of unsigned bytes
-// stay bytes.
+// The data sets are spec.features, N x the shape or N x all of its values (DescribeRowMismatch), and
+// spec.labels, N, or N x one-hot columns or targets; of integers, floats or enumerations (NumPy's bool) of
+// any width and byte order, contiguous or chunked, compressed by any filter of the installed HDF5 library
+// (gzip, szip), virtual, or with values in other files. Values that were never written are the data set's
+// fill value. Features of unsigned bytes stay bytes.
 // A child process reads the file (hdf5_values.h), because the library has memory errors for damaged files.
-// Errors: NotFound for a missing file or data set; DataLoss for what HDF5 cannot read, with its reason, and for
-// a file at which the library fails or that keeps it busy without end; InvalidArgument for other types.
+// Errors: NotFound for a missing file or data set; DataLoss for what HDF5 cannot read, with its reason, and
+// for a file at which the library fails or that keeps it busy without end; InvalidArgument for other types.
 absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spec);
 
 // Reads a packed shard (shard.cc): rows of a table in one file whose layout is used directly, mapped into

@@ -92,7 +92,8 @@ absl::Status ReadInChild(const Hdf5Request& request, int memory) {
   if (!child.ok()) return child.status();
   int status = 0;
   while (waitpid(*child, &status, 0) < 0) {
-    // ECHILD: SIGCHLD is ignored, and how the child has ended is not known. What it has written is complete or not.
+    // ECHILD: SIGCHLD is ignored, and how the child has ended is not known. What it has written is complete
+    // or not.
     if (errno != EINTR) break;
   }
   uint32_t complete = 0;

@@ -262,8 +262,8 @@ class Mapping {
   const int64_t size_;
 };
 
-// Ends the process with SIGXCPU when it has taken 20 s of processor time and 1 s for each 4 MiB of values, of which a
-// slow processor unpacks ten times as much: for some damaged files the library does not return.
+// Ends the process with SIGXCPU when it has taken 20 s of processor time and 1 s for each 4 MiB of values, of
+// which a slow processor unpacks ten times as much: for some damaged files the library does not return.
 void LimitProcessorTime(int64_t bytes) {
   const auto seconds = static_cast<rlim_t>(20 + (bytes >> 22));
   rlimit limit = {};
@@ -302,8 +302,9 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
   return ReadAll(*labels, H5T_NATIVE_DOUBLE, values.data() + labels_begin);
 }
 
-// Reads a file and ends the process if it was started for that (Hdf5Arguments). It runs before main, so that every
-// program that contains the reader, which are also the tests and the fuzzer, can be started again as its own child.
+// Reads a file and ends the process if it was started for that (Hdf5Arguments). It runs before main, so that
+// every program that contains the reader, which are also the tests and the fuzzer, can be started again as
+// its own child.
 [[gnu::constructor]] void ReadIfStartedForIt(int argc, char** argv) {
   if (argc != kArguments || std::strcmp(argv[1], kReadFlag) != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -66,7 +66,8 @@ std::vector<int64_t> WithoutOnes(absl::Span<const int64_t> dimensions) {
   return others;
 }
 
-// Returns the axes of the array in the order of the shape, numpy.transpose's argument; empty if there is none.
+// Returns the axes of the array in the order of the shape, numpy.transpose's argument; empty if there is
+// none.
 std::vector<size_t> AxesFor(absl::Span<const int64_t> array, absl::Span<const int64_t> shape) {
   std::vector<size_t> axes = {0};
   std::vector<bool> taken(array.size());

@@ -36,10 +36,11 @@ struct TableRows {
   std::vector<float> targets;
 };
 
-// Returns why the rows of an array of this shape, (rows, ...), are not samples of data.table.shape, with the remedy if
-// their dimensions only have another order (Keras and TensorFlow keep an image's channels last); empty if they are.
-// Rows have the dimensions of the shape, or one dimension with all of their values; dimensions of 1 may be left out
-// or added. A shape of one dimension takes rows of any dimensions, because a vector's values may have any order.
+// Returns why the rows of an array of this shape, (rows, ...), are not samples of data.table.shape, with the
+// remedy if their dimensions only have another order (Keras and TensorFlow keep an image's channels last);
+// empty if they are. Rows have the dimensions of the shape, or one dimension with all of their values;
+// dimensions of 1 may be left out or added. A shape of one dimension takes rows of any dimensions, because a
+// vector's values may have any order.
 std::string DescribeRowMismatch(absl::Span<const int64_t> array, absl::Span<const int64_t> shape);
 
 // Returns the dimensions of data.table.shape.

@@ -1,6 +1,6 @@
-// The functions of cuBLASLt that the plugin calls, for column-major matrices, in plain loops. They check what the library
-// would check or silently read wrongly: sizes of attributes, shapes, leading dimensions, types, the alignments that an
-// algorithm was chosen for, and that each matrix lies in its allocation.
+// The functions of cuBLASLt that the plugin calls, for column-major matrices, in plain loops. They check what
+// the library would check or silently read wrongly: sizes of attributes, shapes, leading dimensions, types,
+// the alignments that an algorithm was chosen for, and that each matrix lies in its allocation.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
@@ -110,8 +110,9 @@ void CheckOperand(const char* name, const void* data, size_t bytes, uint32_t ali
   if (!TheRuntime().device.Contains(data, bytes)) ProductFault(std::string(name) + " leaves its allocation");
 }
 
-// $CATCHMENT_PTX_CUBLASLT_REFUSES: products that the library has no algorithm for, as some versions may have none: "epilogue"
-// those with a bias or relu, "alignment" those of matrices that are aligned to more than 4 bytes, "both", or "all".
+// $CATCHMENT_PTX_CUBLASLT_REFUSES: products that the library has no algorithm for, as some versions may have
+// none: "epilogue" those with a bias or relu, "alignment" those of matrices that are aligned to more than 4
+// bytes, "both", or "all".
 bool IsRefused(const Product& product, const Preference& preference) {
   const char* const variable = std::getenv("CATCHMENT_PTX_CUBLASLT_REFUSES");
   const std::string refused = variable != nullptr ? variable : "";

@@ -1,7 +1,8 @@
-// The functions of cuDNN that the plugin calls, with CATCHMENT_PTX_CUDNN=1 in the environment; otherwise there is no cuDNN.
-// They execute graphs of one convolution and operations on its values in plain loops, and check what the library would check or
-// silently read wrongly: that what a descriptor refers to is finalized, shapes, alignments, and that each tensor lies in its
-// allocation. As the library, it has no convolution of 16 bits that ends in float32 without another operation.
+// The functions of cuDNN that the plugin calls, with CATCHMENT_PTX_CUDNN=1 in the environment; otherwise
+// there is no cuDNN. They execute graphs of one convolution and operations on its values in plain loops, and
+// check what the library would check or silently read wrongly: that what a descriptor refers to is finalized,
+// shapes, alignments, and that each tensor lies in its allocation. As the library, it has no convolution of
+// 16 bits that ends in float32 without another operation.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -186,8 +187,8 @@ std::shared_ptr<const Program> ProgramOf(const Object& graph) {
   return program;
 }
 
-// The configurations of each graph, in their order: one that sums in any order, one that needs too much memory, and one that
-// can be used.
+// The configurations of each graph, in their order: one that sums in any order, one that needs too much
+// memory, and one that can be used.
 constexpr int kChoices = 3, kAnyOrder = 0, kMuchMemory = 1, kUsable = 2;
 constexpr int64_t kUsedWorkspace = 4096;
 

@@ -16,10 +16,12 @@ void MultiplyUnalignedMatrices();
 // Returns true if memory of a page that is registered can be registered once more.
 bool RegistersAPageTwice();
 
-// Returns what a kernel computes: the sum of 0 .. 63 by the threads of a block, over shared memory and barriers.
+// Returns what a kernel computes: the sum of 0 .. 63 by the threads of a block, over shared memory and
+// barriers.
 float SumOfABlock();
 
-// Returns what the host reads from a copy of 1 that a kernel changes to 2, with and without a wait between the two streams.
+// Returns what the host reads from a copy of 1 that a kernel changes to 2, with and without a wait between
+// the two streams.
 float CopyAfterAKernel(bool wait);
 
 }  // namespace catchment::ptx

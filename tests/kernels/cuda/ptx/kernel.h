@@ -1,5 +1,5 @@
-// Building blocks of the C++ into which translate.py turns PTX: kernels that execute one thread at a time, and the
-// arithmetic of instructions that C++ has no operator for. Only for generated files and the emulator.
+// Building blocks of the C++ into which translate.py turns PTX: kernels that execute one thread at a time,
+// and the arithmetic of instructions that C++ has no operator for. Only for generated files and the emulator.
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_KERNEL_H_
 #define CATCHMENT_TESTS_KERNELS_CUDA_PTX_KERNEL_H_
 
@@ -31,7 +31,8 @@ inline constexpr int kEnded = -1;
 
 struct Kernel {
   const char* name;  // mangled, as the host's code registers it
-  // Executes a thread from its start (`resume` 0) or from a barrier that it has returned, to the next barrier or its end.
+  // Executes a thread from its start (`resume` 0) or from a barrier that it has returned, to the next barrier
+  // or its end.
   int (*execute)(void* registers, const Thread& thread, char* const* parameters, int resume);
   size_t register_bytes;
   size_t shared_bytes;

@@ -1,8 +1,8 @@
-// Records what a program makes the emulated device do: launches with the memory that they touch, products, copies, and
-// the host's waits.
+// Records what a program makes the emulated device do: launches with the memory that they touch, products,
+// copies, and the host's waits.
 //
-// Threads: as the runtime, one at a time. The order of the streams must be eager (scheduler.h), so that a kernel executes
-// when it is launched.
+// Threads: as the runtime, one at a time. The order of the streams must be eager (scheduler.h), so that a
+// kernel executes when it is launched.
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_RECORDER_H_
 #define CATCHMENT_TESTS_KERNELS_CUDA_PTX_RECORDER_H_
 
@@ -18,7 +18,8 @@ struct Operation {
   Kind kind = Kind::kKernel;
   std::string name;  // of a kernel, mangled
 
-  // For a kernel: the sectors of 32 bytes that it reads and writes, each counted once however many threads access it. For a
+  // For a kernel: the sectors of 32 bytes that it reads and writes, each counted once however many threads
+  // access it. For a
   // product: its matrices. For a copy: bytes_read is its size.
   double bytes_read = 0, bytes_written = 0;
   double instructions = 0;     // of all threads
@@ -28,7 +29,8 @@ struct Operation {
   double threads = 0;          // of the launch
   double multiplications = 0;  // of a product
   int value_bytes = 4;         // of a product's factors
-  // For a copy between host and device: the host's memory belongs to the plugin, so the host copies the values once more.
+  // For a copy between host and device: the host's memory belongs to the plugin, so the host copies the
+  // values once more.
   bool staged = false;
   bool polled = false;  // of a wait: the host asks for a while before it blocks
   size_t awaited = 0;   // of a wait: the number of operations that were issued before it ends
@@ -40,7 +42,8 @@ struct Recording {
   std::vector<Operation> operations;
 };
 
-// Records to `recording` from now on, until it is called with null. Products and copies are then not executed.
+// Records to `recording` from now on, until it is called with null. Products and copies are then not
+// executed.
 void Record(Recording* recording);
 
 }  // namespace catchment::ptx

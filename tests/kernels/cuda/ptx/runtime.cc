@@ -403,7 +403,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return TheRuntime().fault;
 }
 
-// ------------------------------------------------------------------------ launches, as nvcc's host code makes them
+// ------------------------------------------------------------------------ launches, as by nvcc's host code
 
 void** __cudaRegisterFatBinary(void*) {
   static void* handle;

@@ -23,8 +23,8 @@ class Allocations {
   void Free(void* memory);
   bool Contains(const void* memory, size_t bytes) const;
 
-  // Add memory that is allocated elsewhere, and take it away. Add returns false if a page has values of memory that was
-  // added already.
+  // Add memory that is allocated elsewhere, and take it away. Add returns false if a page has values of
+  // memory that was added already.
   bool Add(void* memory, size_t bytes);
   // A fault for memory that was not added.
   void Remove(void* memory);

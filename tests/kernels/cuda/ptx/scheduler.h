@@ -1,5 +1,5 @@
-// CUDA streams as queues whose work is done late, in an order that a test chooses, as far as events allow. A program that
-// lacks a wait for an event then computes with values of another moment.
+// CUDA streams as queues whose work is done late, in an order that a test chooses, as far as events allow. A
+// program that lacks a wait for an event then computes with values of another moment.
 //
 // Threads: one at a time; the runtime has a lock.
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_SCHEDULER_H_
@@ -48,8 +48,8 @@ class Scheduler {
   // The order is that of $CATCHMENT_PTX_ORDER when the first stream is made:
   //   eager         everything at once, as on an idle device
   //   lazy          nothing until the host waits for it
-  //   first:N       as much as possible of each third stream from number N on, N from 0 to 2, before the others. A device of
-  //                 the plugin makes three: for kernels, for copies to the device and for copies from it
+  //   first:N       as much as possible of streams N, N + 3, ..., N from 0 to 2, before the others. A device
+  //                 of the plugin makes three: for kernels, for copies to the device and for copies from it
   //   random:SEED   some operations of random streams at each call
   // Without the variable: eager.
   Stream* MakeStream();
@@ -59,8 +59,8 @@ class Scheduler {
   void Record(Event* event, Stream* stream);
   void Wait(Stream* stream, const Event* event);
 
-  // Runs operations, in random order of the streams and no more than necessary, until `done` returns true. A fault if it
-  // never does.
+  // Runs operations, in random order of the streams and no more than necessary, until `done` returns true. A
+  // fault if it never does.
   void RunUntil(const std::function<bool()>& done);
   void RunAll();
 

@@ -1,11 +1,11 @@
-// Prints, for docs/results/gpu.md, what a training step of the examples makes a GPU do, as counted by the emulator, and the
-// time of a model.
+// Prints, for docs/results/gpu.md, what a training step of the examples makes a GPU do, as counted by the
+// emulator, and the time of a model.
 //
 //   step_counts [--kernels] [JOB BATCH_SIZE SMALL_BATCH PRECISION]...
 //
-// Without arguments: the table of the documentation, from the repository's root. Memory accesses are executed with
-// batches of SMALL_BATCH and twice that, and extrapolated. --kernels adds the kernels of each step, those that access the
-// most memory first.
+// Without arguments: the table of the documentation, from the repository's root. Memory accesses are executed
+// with batches of SMALL_BATCH and twice that, and extrapolated. --kernels adds the kernels of each step,
+// those that access the most memory first.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,8 @@ struct Row {
   std::string precision;
 };
 
-// For resnet50's smallest images, 7 x 7, a batch of 11 is the smallest whose sums have as many parts as those of 64.
+// For resnet50's smallest images, 7 x 7, a batch of 11 is the smallest whose sums have as many parts as those
+// of 64.
 const Row kRows[] = {{"mnist_mlp", 128, 32, "TF32"},        {"mnist_mlp", 128, 32, "BFLOAT16"},
                      {"mnist_cnn", 128, 32, "TF32"},        {"mnist_cnn", 128, 32, "BFLOAT16"},
                      {"hep_lstm", 100, 20, "TF32"},         {"hep_lstm", 100, 20, "BFLOAT16"},

@@ -53,7 +53,7 @@ class Trainer {
   std::vector<std::unique_ptr<Pinning>> pinned_;
 };
 
-// ------------------------------------------------------------------------------------------- the model of time
+// ----------------------------------------------------------------------------------------- the model of time
 //
 // An H100 SXM: 132 multiprocessors at 1.755 GHz, memory of 3.35 TB/s. What follows is assumed, not measured.
 constexpr double kMemoryBytesPerSecond = 2.7e12;

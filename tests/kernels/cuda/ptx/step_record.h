@@ -1,5 +1,5 @@
-// One training step of a model on the emulated device: what is launched, copied and waited for, how much memory is
-// accessed, and a model of the time that a GPU takes for it.
+// One training step of a model on the emulated device: what is launched, copied and waited for, how much
+// memory is accessed, and a model of the time that a GPU takes for it.
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_STEP_RECORD_H_
 #define CATCHMENT_TESTS_KERNELS_CUDA_PTX_STEP_RECORD_H_
 
@@ -23,8 +23,9 @@ struct StepSpec {
 // Records the third step of training with random samples. Without `execute`, kernels are only counted.
 std::vector<Operation> RecordStep(const StepSpec& spec, int batch_size, bool execute);
 
-// As RecordStep with `execute`, for batches too large to execute: what depends on the execution is extrapolated from two
-// smaller batches, since it grows linearly with the batch. The larger of them is twice `small_batch`.
+// As RecordStep with `execute`, for batches too large to execute: what depends on the execution is
+// extrapolated from two smaller batches, since it grows linearly with the batch. The larger of them is twice
+// `small_batch`.
 std::vector<Operation> ExtrapolateStep(const StepSpec& spec, int batch_size, int small_batch);
 
 struct StepCounts {
@@ -38,8 +39,8 @@ struct StepCounts {
 
 StepCounts Count(const std::vector<Operation>& operations);
 
-// Returns the seconds of a step on an H100, by a model whose constants are in step_record.cc. It has not been compared with
-// a GPU.
+// Returns the seconds of a step on an H100, by a model whose constants are in step_record.cc. It has not been
+// compared with a GPU.
 double ModelSeconds(const std::vector<Operation>& operations, CatchmentCudaPrecision precision);
 
 }  // namespace catchment::ptx

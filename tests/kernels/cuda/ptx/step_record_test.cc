@@ -15,8 +15,8 @@ StepSpec SpecOf(const std::string& model, SampleShape input) {
 
 StepSpec Dense() { return SpecOf("layers { dense { units: 8 bias: false } }", SampleShape::Vector(16)); }
 
-// 16 inputs, 8 units, a batch of 4. The samples (64 values), the weights (128) and the labels (4) are copied to the device, the
-// scores (8) and the gradient (128) from it.
+// 16 inputs, 8 units, a batch of 4. The samples (64 values), the weights (128) and the labels (4) are copied
+// to the device, the scores (8) and the gradient (128) from it.
 TEST(StepRecordTest, CountsAStepOfOneDenseLayer) {
   const StepCounts counts = Count(RecordStep(Dense(), 4, /*execute=*/true));
   EXPECT_EQ(counts.launches, 1) << "the loss";
@@ -29,7 +29,8 @@ TEST(StepRecordTest, CountsAStepOfOneDenseLayer) {
   EXPECT_EQ(counts.staged_copies, 2) << "labels and scores; what the caller owns is copied directly";
 }
 
-// The host does not wait before all of the backward pass is issued, and does not copy weights, gradients and samples.
+// The host does not wait before all of the backward pass is issued, and does not copy weights, gradients and
+// samples.
 TEST(StepRecordTest, CopiesDirectlyAndWaitsLast) {
   const StepSpec spec = SpecOf(
       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } layers { relu {} } layers { "
@@ -57,8 +58,8 @@ TEST(StepRecordTest, CountsEachSectorOnceHoweverOftenItIsRead) {
   FAIL() << "no patches are gathered";
 }
 
-// Two passes forward, of which the first reads and the second reads and writes all values; and two backward, which compute
-// again what they need. Eight channels of parameters or statistics are one sector of 32 bytes.
+// Two passes forward, of which the first reads and the second reads and writes all values; and two backward,
+// which compute again what they need. Eight channels of parameters or statistics are one sector of 32 bytes.
 TEST(StepRecordTest, CountsTheKernelsOfABatchNorm) {
   const StepSpec spec =
       SpecOf("layers { batch_norm {} } layers { relu {} } layers { global_average_pool {} }", {8, 10, 10});
@@ -86,8 +87,8 @@ TEST(StepRecordTest, CountsTheKernelsOfABatchNorm) {
   }
 }
 
-// Convolutions, batch norms and sums store what they read from each other, and its gradient, in 2 bytes a value. No kernel
-// rounds it for a product.
+// Convolutions, batch norms and sums store what they read from each other, and its gradient, in 2 bytes a
+// value. No kernel rounds it for a product.
 TEST(StepRecordTest, ValuesBetweenConvolutionsBatchNormsAndSumsHave16Bits) {
   StepSpec spec = SpecOf(
       "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } } layers { batch_norm {} }"
@@ -102,8 +103,9 @@ TEST(StepRecordTest, ValuesBetweenConvolutionsBatchNormsAndSumsHave16Bits) {
     int launches;
     double read, written;
   };
-  // As in the test above, with half of the values' bytes. The sum computes the output of the second batch norm. Without a relu, sums of gradients need no output. Both inputs of the sum
-  // read the sum's gradient, which has to be written only where the relu has set values to zero.
+  // As in the test above, with half of the values' bytes. The sum computes the output of the second batch
+  // norm. Without a relu, sums of gradients need no output. Both inputs of the sum read the sum's gradient,
+  // which has to be written only where the relu has set values to zero.
   const Bytes expected[] = {{"Measure", 2, kValues, 3 * kChannels},
                             {"9BatchNorm9Normalize", 1, kValues + 4 * kChannels, kValues},
                             {"SumGradients", 2, 2 * kValues + 2 * kChannels, 4 * kChannels},
