@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
-# files with tests/build_files.py, how files are opened, that the names of types differ, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
+# files with tests/build_files.py, how files are opened, that the names of types differ, the language and the width of
+# comments, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails if it does.
 #
 #   tests/lint.sh
 #
@@ -9,12 +10,12 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
-# Another version of clang-format breaks lines elsewhere.
+# Other versions of clang-format break lines differently.
 for tool in clang-format-14 shellcheck python3; do
   command -v "$tool" >/dev/null || { echo "lint: $tool is not installed; run deploy/setup.sh" >&2; exit 2; }
 done
 
-# files PATTERN...: prints the files that match, new ones included, deleted ones not.
+# files PATTERN...: prints the files that match, including new ones, except deleted ones.
 files() {
   git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
     [[ ! -e $file ]] || echo "$file"
@@ -26,7 +27,7 @@ mapfile -t builds < <(files BUILD '*/BUILD')
 [[ ${#sources[@]} -gt 0 ]] || { echo "lint: git ls-files names no source file in $PWD" >&2; exit 2; }
 
 failed=0
-# hint TEXT: says how to remove what was found.
+# hint TEXT: names the remedy.
 hint() {
   echo "lint: $*"
   failed=1
@@ -36,19 +37,41 @@ printf '%s\0' "${sources[@]}" |
   xargs -0 -n 16 -P "$(nproc)" clang-format-14 --dry-run -Werror --ferror-limit=1 ||
   hint "format the files that are named above: clang-format-14 -i FILE..."
 shellcheck "${scripts[@]}" ||
-  hint "change the lines above as shellcheck suggests; where it is wrong, disable its check for that line, with the reason"
-tests/build_files.py "${builds[@]}" || hint "change the BUILD files as it is said above"
-# OpenFile does not wait for a named pipe. Exempt are what a process has created under a name that nobody can guess, its own
-# log, directories, and the kernel's files.
+  hint "change the lines above as shellcheck suggests; if it is wrong, disable its check for that line, with the reason"
+tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown above"
+# OpenFile does not wait for a named pipe. Exempt are files that a process has created under a name that nobody can guess,
+# its own log, directories, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
   grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/file_access.h)"
-# Two types of one name in the namespace would be one to the linker, in a program that has both. kernels/cuda has its own.
+# The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')
 twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
   sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
-[[ -z $twice ]] || hint "give the types that several headers define names of their own:" "$twice"
+[[ -z $twice ]] || hint "give the types that several headers define different names:" "$twice"
+
+# Language. Exempt for now are files that are being restructured.
+restructured='^(server/master/|server/main\.cc|simulation/|docs/architecture\.md'
+restructured+='|worker/(training_session|trainer|session|evaluator|lease_source|main)\.)'
+mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto' | grep -vE "$restructured")
+mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh' | grep -vE "$restructured")
+# A block of comments that begins so is a noun clause. A comment after code continues in lines that are indented more.
+! awk 'FNR == 1 { open = 0 }
+       match($0, /^ *\/\/+ ?/) {
+         if (!open && substr($0, RLENGTH + 1) ~ /^(Of|What|Whether|Whose|Those|Where|Which|Who|How)[ ,:]/)
+           { print FILENAME ":" FNR ":" $0; found = 1 }
+         open = 1; next
+       }
+       { open = / \/\/ / }
+       END { exit !found }' "${commented[@]}" ||
+  hint 'begin the comments above with a verb or a noun: "Returns true if ...", not "Whether ..."'
+! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [a-z]+' "${worded[@]}" |
+  grep -vE '\b[Tt]here (is|are|was|were) no |\b(are|was|were) no (longer|more|faster|slower|staler) |\bno faster ' ||
+  hint 'write "is not a", not "is no", except after "there"'
+# clang-format keeps code within 110 columns. Texts in raw strings may be wider.
+! grep -nE '^.{111}' "${commented[@]}" | grep -E '^[^"]*//' ||
+  hint "break the comments above after at most 110 columns"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"

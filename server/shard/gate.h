@@ -6,12 +6,12 @@
 //     hybrid (k > 1):       from each group's contributions separately;
 //   in order of arrival (the other kinds)
 //     asynchronous:         from every contribution, when it arrives;
-//     n-softsync:           from every max(1, floor(p / n)) contributions, or min(K, p) with a size K, from any
-//                           workers;
+//     n-softsync:           from every max(1, floor(p / n)) contributions of any workers, or min(K, p) with a
+//                           size K;
 //     staleness limit R:    from every contribution that is less than R versions old; others are late;
 //     emulated delay D:     from the oldest contribution, when more than D wait;
-//     stale synchronous:    from every contribution, when it arrives, but its worker is answered, and continues,
-//                           only while clock <= slowest clock + staleness bound.
+//     stale synchronous:    from every contribution, when it arrives, but its worker is answered, and
+//                           continues, only while clock <= slowest clock + staleness bound.
 //
 // The master determines the members (proto/wire.proto, Roster). Synchronous updates use the roster of their
 // version; a version whose members have all left without a contribution is skipped when a later roster shows
