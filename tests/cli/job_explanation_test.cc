@@ -253,7 +253,7 @@ TEST(ExplainModelTest, DescribesTheStepsOfASyntheticModel) {
   const auto facts = JobFacts::Create(*job, 1);
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_THAT(ExplainModel(*facts),
-              AllOf(HasSubstr("100 ms on average, log-normal with sigma 0.5"), HasSubstr("nothing is"),
+              AllOf(HasSubstr("100 ms on average, log-normal with sigma 0.5"), HasSubstr("Nothing is"),
                     HasSubstr("layer8  synthetic"), HasSubstr("1,200,000\n")));
   EXPECT_EQ(facts->train_samples(), 64000);
   EXPECT_EQ(facts->test_samples(), 0);

@@ -67,8 +67,8 @@ warnings
        If it is only this worker, check its data and its device.
   straggler: worker 2 (node2:4712) computes 155 ms a step, 3.1 times the median of 50 ms
     Its contributions are as many times staler as it is slower.
-    -> Check the load of its machine and its --threads, or move it to another machine, or end it: its
-       samples are assigned to others.
+    -> Check the load of its machine and its --threads, or move it to another machine, or end it:
+       its samples are assigned to others.
 )");
 }
 

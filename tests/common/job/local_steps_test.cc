@@ -73,7 +73,7 @@ TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
                               .message()),
               HasSubstr("set algorithm.contribution.pseudo_gradient.local_optimizer="));
   EXPECT_THAT(std::string(filled({"algorithm.preset=sync"}).status().message()),
-              HasSubstr("for pseudo_gradient and elastic"));
+              HasSubstr("only pseudo_gradient and elastic support"));
 }
 
 }  // namespace

@@ -1048,7 +1048,7 @@ TEST(Validate, ExternalModelsAreChecked) {
 
 TEST(Validate, ExternalModelAndDataGoTogetherOnly) {
   EXPECT_THAT(Errors(External({"data.drawn_digits={}"})),
-              HasSubstr("model.external: its program loads the samples"));
+              HasSubstr("model.external: its program also loads the samples"));
   EXPECT_EQ(Errors({"data.external={train_samples: 100}"}),
             "data.external: has samples that a program loads; use it only with model { external { ... } }");
   EXPECT_EQ(Errors(External({"data.external.train_samples=0", "batch_size=1"})),
