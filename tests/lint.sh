@@ -66,7 +66,7 @@ mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh' |
        { open = / \/\/ / }
        END { exit !found }' "${commented[@]}" ||
   hint 'begin the comments above with a verb or a noun: "Returns true if ...", not "Whether ..."'
-! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [a-z]+' "${worded[@]}" |
+! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [A-Za-z]+' "${worded[@]}" |
   grep -vE '\b[Tt]here (is|are|was|were) no |\b(are|was|were) no (longer|more|faster|slower|staler) |\bno faster ' ||
   hint 'write "is not a", not "is no", except after "there"'
 # clang-format keeps code within 110 columns. Texts in raw strings may be wider.

@@ -110,7 +110,7 @@ TEST(Manifests, ErrorsNameTheFlag) {
   EXPECT_THAT(error({kJob, image, "--metrics_port=7000"}), HasSubstr("--metrics_port=7000: "));
   EXPECT_THAT(error({kJob, image, "--namespace=a_b"}), HasSubstr("--namespace=a_b: "));
   EXPECT_THAT(error({kJob, image, "--data_claim=Mnist"}), HasSubstr("--data_claim=Mnist: "));
-  EXPECT_THAT(error({kJob, image, "--tls_secret=a", "--cert_manager"}), HasSubstr("exclude each other"));
+  EXPECT_THAT(error({kJob, image, "--tls_secret=a", "--cert_manager"}), HasSubstr("are mutually exclusive"));
 }
 
 TEST(Manifests, JobsThatPodsCannotTrainAreNotValid) {

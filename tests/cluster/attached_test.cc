@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"exit", "ended before the job was over: exit code 3"},
         Fault{"print", "15 bytes that are not a message"},
         Fault{"twice", "the program failed: RuntimeError: worker.step() was called without a minibatch"},
-        Fault{"skip", "the program failed: RuntimeError: step 3 was left out"}),
+        Fault{"skip", "the program failed: RuntimeError: step 3 was skipped"}),
     [](const auto& info) { return info.param.name; });
 
 // The id of the program that a worker has started, from its log; 0: none.

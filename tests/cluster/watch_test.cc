@@ -75,7 +75,7 @@ TEST_F(WatchTest, PageNeedsItsToken) {
   Watch(cluster.master());
   for (const char* path :
        {"/", "/content", "/report", "/?token=", "/content?token=0123456789abcdef0123456789abcdef"})
-    EXPECT_THAT(Get(path, 403), HasSubstr("`catchment watch` has printed"));
+    EXPECT_THAT(Get(path, 403), HasSubstr("`catchment watch` printed"));
   EXPECT_THAT(Content(), HasSubstr("waiting for workers"));
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());

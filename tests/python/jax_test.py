@@ -67,7 +67,7 @@ class JaxTest(ProgramCase):
                 ("less", r"the gradients have no leaf \['layers'\]\[0\]\[0\]"),
                 ("more", r"the gradients have a leaf \['extra'\]"),
                 ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)"),
-                ("left-out", "step 1 was left out"),
+                ("left-out", "step 1 was skipped"),
                 ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the job's weights"),
                 ("no-params", r"call update\(grads, state, params, value=loss\)")):
             with self.subTest(variant):

@@ -168,7 +168,7 @@ def make_mistakes(x, y):
     fails(r"no clipnorm.*--set optimizer.clip_norm=", lambda: worker.optimizer(clipnorm=1.0))
     fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)", lambda: fit_compiled(optimizer="adam"))
     fails("mixed_bfloat16", lambda: fit_compiled(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)))
-    fails("the learning rate is the job's", lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
+    fails("the job sets the learning rate", lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
     model.layers[0].trainable = False
     fails(r"whether weight \S+kernel is trainable has changed", fit_compiled)
     model.layers[0].trainable = True

@@ -200,7 +200,7 @@ class TorchTest(TorchCase):
         self.attached("changed-overlap", fails=True)
         self.assertRegex(self.logs, "the gradient of parameter dense1.weight was changed .*: join without overlap")
         self.attached("skip", fails=True)
-        self.assertIn("the program failed: RuntimeError: step 1 was left out", self.logs)
+        self.assertIn("the program failed: RuntimeError: step 1 was skipped", self.logs)
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")

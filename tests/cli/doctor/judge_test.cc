@@ -177,7 +177,7 @@ TEST(JudgeClockTest, ClockWithoutATimeServiceIsAWarningWithCertificates) {
   ExpectOk(JudgeClock(kNow, true, true), "2026-11-26 12:00 UTC; not compared with the master's");
   ExpectOk(JudgeClock(kNow, false, false), "not compared");
   ExpectOk(JudgeClock(kNow, std::nullopt, true), "not compared");
-  ExpectWarn(JudgeClock(kNow, false, true), "no time service", "chrony");
+  ExpectWarn(JudgeClock(kNow, false, true), "not synchronized", "chrony");
 }
 
 TEST(JudgeOpenFilesTest, LimitBelowThatOfTheJobFails) {
@@ -265,7 +265,7 @@ TEST(JudgeCertificatesTest, FilesThatCannotBeUsedFailAndAPublicKeyIsAWarning) {
   ExpectWarn(JudgeCertificates({facts}, kNow), "every user of this machine can read the key", "chmod o-r");
   CertificateFacts unusable = WorkersCertificate();
   unusable.usable = absl::InvalidArgumentError("are not a matching key and certificate");
-  ExpectFail(JudgeCertificates({facts, unusable}, kNow), "are not a key", "deploy/make_certs.sh");
+  ExpectFail(JudgeCertificates({facts, unusable}, kNow), "are not a matching key", "deploy/make_certs.sh");
 }
 
 DirectoryFacts FastDirectory() {
@@ -282,7 +282,7 @@ TEST(JudgeDirectoryTest, RateAndSpaceAreNamed) {
 TEST(JudgeDirectoryTest, DirectoryWithoutRightsFails) {
   DirectoryFacts facts = FastDirectory();
   facts.written = absl::PermissionDeniedError("Permission denied");
-  ExpectFail(JudgeDirectory(facts), "out: Permission denied", "right to write");
+  ExpectFail(JudgeDirectory(facts), "out: Permission denied", "write there");
 }
 
 TEST(JudgeDirectoryTest, SlowOrFullFileSystemIsAWarning) {

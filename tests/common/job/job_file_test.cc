@@ -313,7 +313,7 @@ TEST(Overrides, ListsByIndex) {
             "model.layers: is a list; give an item: model.layers[0]");
   EXPECT_EQ(OverrideError("data[0].mnist={}"), "data[0]: is not a list; leave the [index] out");
   EXPECT_THAT(OverrideError("model.layers[x].dropout.rate=0"),
-              StartsWith("model.layers[x]: an item of a list is"));
+              StartsWith("model.layers[x]: name an item of a list by its index"));
 }
 
 TEST(Overrides, SetListsOfNumbersAndTexts) {

@@ -283,7 +283,7 @@ TEST(Hdf5Test, TellsWhatCannotBeRead) {
       HasSubstr("huge.h5: data set \"features\" is damaged: its 1099511627776 x 3 values do not fit in the "
                 "60 bytes that are stored of them"));
   const std::string text = WriteFile(TestDirectory(), "text.h5", "1,2,3\n");
-  EXPECT_THAT(Error(ReadHdf5(text, kSpec)), HasSubstr("text.h5: is no HDF5 file"));
+  EXPECT_THAT(Error(ReadHdf5(text, kSpec)), HasSubstr("text.h5: is not an HDF5 file"));
 }
 
 // Debian's libhdf5 1.10.8 copies to a null pointer when it looks up a name in this file.

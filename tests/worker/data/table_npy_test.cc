@@ -196,7 +196,7 @@ TEST(NpyTest, TellsAFileThatIsCut) {
         << size;
   }
   EXPECT_THAT(Error(Read(kTwoRows + "x", kTwoLabels)), HasSubstr("is too long"));
-  EXPECT_THAT(Error(Read("PK\x03\x04", kTwoLabels)), HasSubstr("is no NumPy file"));
+  EXPECT_THAT(Error(Read("PK\x03\x04", kTwoLabels)), HasSubstr("is not a NumPy file"));
   std::string third = kTwoRows;
   third[6] = 3;
   EXPECT_THAT(Error(Read(third, kTwoLabels)), HasSubstr("is of NumPy's format 3; 1 and 2 are read"));
