@@ -32,7 +32,10 @@ def say(*words):
     print("worker:", *words, flush=True)
 
 def receive():
-    data = ours.recv(100000)
+    try:
+        data = ours.recv(100000)
+    except ConnectionResetError:  # the program has left messages unread
+        data = ours.recv(100000)
     return _messages.decode(_messages.FROM_PROGRAM, data) if data else (None, None)
 
 def send(kind, **fields):

@@ -28,7 +28,7 @@ absl::Status ProgramLink::Gone() {
 absl::Status ProgramLink::Send(const v1::ToProgram& message) {
   const std::string bytes = message.SerializeAsString();
   while (send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-    if (!Interrupted()) return Gone();
+    if (!Interrupted()) return ReadLastWord();
     // The program reads nothing at present.
     pollfd room = {fd_, POLLOUT, 0};
     poll(&room, 1, kLookMilliseconds);
@@ -37,11 +37,19 @@ absl::Status ProgramLink::Send(const v1::ToProgram& message) {
   return absl::OkStatus();
 }
 
+absl::Status ProgramLink::ReadLastWord() {
+  while (true) {
+    if (const absl::StatusOr<v1::FromProgram> message = Receive(); !message.ok()) return message.status();
+  }
+}
+
 absl::StatusOr<v1::FromProgram> ProgramLink::Receive() {
   packet_.resize(kLargestPacket);
   while (true) {
     const ssize_t size = recv(fd_, packet_.data(), packet_.size(), MSG_DONTWAIT | MSG_TRUNC);
     if (size > 0) return Parse(packet_.data(), static_cast<size_t>(size));
+    // The program has left messages of this end unread. Its own last ones can still be read.
+    if (size < 0 && errno == ECONNRESET) continue;
     if (size == 0 || !Interrupted()) return Gone();
     pollfd message = {fd_, POLLIN, 0};
     if (poll(&message, 1, kLookMilliseconds) > 0) continue;

@@ -38,6 +38,8 @@ class ProgramLink {
  private:
   absl::StatusOr<v1::FromProgram> Parse(const char* data, size_t size) const;
   absl::Status Gone();
+  // The program has closed its end. Returns the reason that it has sent before, or that of Gone.
+  absl::Status ReadLastWord();
 
   const int fd_;
   const Look look_;
