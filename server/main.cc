@@ -52,9 +52,9 @@
 #include "server/edge/standby_link.h"
 #include "server/edge/standby_service.h"
 #include "server/edge/sweeper.h"
-#include "server/master/check_image.h"
-#include "server/master/master_host.h"
-#include "server/master/run_start.h"
+#include "server/control/check_image.h"
+#include "server/host/master_host.h"
+#include "server/host/run_start.h"
 #include "server/shard/rule.h"
 #include "server/shard/run_claim.h"
 #include "server/shard/shard_host.h"
@@ -169,7 +169,7 @@ struct RestoredShard {
   Shard::Contents contents;
   v1::Run run;
   uint64_t epoch = 0;
-  std::optional<MasterHost::Options::Restored> master;
+  std::optional<RunOptions::Restored> master;
 };
 
 struct Setting {
@@ -236,7 +236,7 @@ absl::StatusOr<bool> ContinueRun(Setting* setting) {
                    MakeStandbyHello(*layout, /*shard=*/0, (*record)->run_id(), /*epoch=*/0), setting->job,
                    *layout, kRestoreMasterSeconds, clock);
   RestoredShard restored;
-  MasterHost::Options::Restored& master = restored.master.emplace();
+  RunOptions::Restored& master = restored.master.emplace();
   if (copy.ok() && (copy->master.empty() || !master.copy.ParseFromString(copy->master) ||
                     !master.evaluations.ParseFromString(copy->evaluations)))
     copy = absl::NotFoundError("it has no copy of the state of a master whose job trains");

@@ -2,17 +2,18 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/job/job_text.h"
+#include "common/wire/protocol.h"
+
 namespace catchment {
 namespace {
 
-// As in MasterHost.
-constexpr double kRoundSeconds = 0.1;
-constexpr double kShortRoundSeconds = 0.01;
+constexpr uint64_t kRunId = 1;
 // As in the evaluator.
 constexpr double kPollSeconds = 0.1;
 // The time that a command and its report take for each member that they list, at the master and at the server.
@@ -28,26 +29,55 @@ absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(Options
   absl::StatusOr<std::unique_ptr<Outputs>> outputs =
       Outputs::Open(options.out_dir, [events] { return events->Now(); });
   if (!outputs.ok()) return outputs.status();
-  absl::StatusOr<std::unique_ptr<Master>> master =
-      Master::Create(options.job, model->tensors(), static_cast<int>(servers->size()), events, std::nullopt);
-  if (!master.ok()) return master.status();
+  ControlLoop::Options control;
+  control.run.job = options.job;
+  control.run.num_servers = static_cast<int>(servers->size());
+  control.run.run_id = kRunId;
+  control.tensors = model->tensors();
+  control.writes_weights = true;
+  control.own_version = [servers] { return servers->front()->shard()->version(); };
+  for (const auto& server : *servers) control.parameters.push_back(server->num_parameters());
+  absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), events);
+  if (!loop.ok()) return loop.status();
   return std::unique_ptr<SimulatedMaster>(new SimulatedMaster(
-      std::move(options), *std::move(master), *std::move(outputs), servers, model, network, events));
+      std::move(options), *std::move(loop), *std::move(outputs), servers, model, network, events));
 }
 
-SimulatedMaster::SimulatedMaster(Options options, std::unique_ptr<Master> master,
+SimulatedMaster::SimulatedMaster(Options options, std::unique_ptr<ControlLoop> loop,
                                  std::unique_ptr<Outputs> outputs, SimulatedServers* servers,
                                  SimulatedModel* model, SimulatedNetwork* network, EventQueue* events)
     : options_(std::move(options)),
-      master_(std::move(master)),
+      loop_(std::move(loop)),
       outputs_(std::move(outputs)),
       servers_(*servers),
       model_(*model),
       network_(*network),
-      events_(*events),
-      schedule_(static_cast<int>(servers->size())) {}
+      events_(*events) {}
 
 absl::Status SimulatedMaster::Start() {
+  if (absl::Status status = RegisterServers(); !status.ok()) return status;
+  if (absl::Status status = RegisterEvaluator(); !status.ok()) return status;
+  events_.After(kPollSeconds, [this] { Evaluate(); });
+  ScheduleStep(events_.Now());
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedMaster::RegisterServers() {
+  loop_->SetAddress("simulated:0");
+  for (uint32_t s = 1; s < servers_.size(); ++s) {
+    v1::RegisterServerRequest request;
+    request.set_index(s);
+    request.set_num_servers(static_cast<uint32_t>(servers_.size()));
+    request.set_address(absl::StrCat("simulated:", s));
+    request.set_job_fingerprint(JobFingerprint(options_.job));
+    request.set_server_instance(s);
+    request.set_protocol_version(kProtocolVersion);
+    if (absl::Status status = loop_->RegisterServer(request).status(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedMaster::RegisterEvaluator() {
   v1::RegisterRequest request;
   request.set_role(v1::EVALUATOR);
   for (const TensorSpec& tensor : model_.tensors()) {
@@ -55,140 +85,99 @@ absl::Status SimulatedMaster::Start() {
     info->set_name(tensor.name);
     info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
   }
-  const absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
-  if (!reply.ok()) return reply.status();
-  evaluator_ = reply->incarnation();
-  events_.After(kPollSeconds, [this] { Evaluate(); });
-  ScheduleRound(events_.Now(), /*tick=*/true);
-  return absl::OkStatus();
+  const absl::StatusOr<v1::RegisterReply> reply = Register(request);
+  if (reply.ok()) evaluator_ = reply->incarnation();
+  return reply.status();
 }
 
 // ------------------------------------------------------------------------------------------------ calls
 
-absl::StatusOr<v1::RegisterReply> SimulatedMaster::Register(const v1::RegisterRequest& request) {
-  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+absl::StatusOr<v1::RegisterReply> SimulatedMaster::Register(v1::RegisterRequest request) {
+  request.set_run_id(kRunId);
+  request.set_protocol_version(kProtocolVersion);
+  absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, /*address=*/"");
   WakeIfNeeded();
   return reply;
 }
 
 absl::StatusOr<v1::HeartbeatReply> SimulatedMaster::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+  absl::StatusOr<v1::HeartbeatReply> reply = loop_->Heartbeat(request);
   WakeIfNeeded();
   return reply;
 }
 
 v1::LeaveReply SimulatedMaster::Leave(const v1::LeaveRequest& request) {
-  v1::LeaveReply reply = master_->Leave(request);
+  v1::LeaveReply reply = loop_->Leave(request);
   WakeIfNeeded();
   return reply;
 }
 
 void SimulatedMaster::OnStateSaved(uint64_t incarnation, uint64_t checkpoint) {
-  master_->OnStateSaved(incarnation, checkpoint, absl::OkStatus());
+  loop_->OnStateSaved(incarnation, checkpoint, absl::OkStatus());
   WakeIfNeeded();
 }
 
 void SimulatedMaster::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
-  const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
-  absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
-  if (lease.ok()) lease->set_total_samples(master_->total_samples());
-  const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
-                     lease->save_state() == 0 && !over_ && master_->MayWaitForLease(request);
-  std::optional<LeaseWaiters::Answer> answer;
-  if (waits) {
-    answer = waiters_.Add({request, events_.Now() + seconds, *std::move(lease), std::move(respond)},
-                          master_->lease_conditions());
-  } else {
-    answer = LeaseWaiters::Answer{std::move(respond), std::move(lease)};
-  }
+  std::optional<LeaseWaiters::Answer> answer = loop_->AwaitLease(request, std::move(respond));
   WakeIfNeeded();
   if (answer) answer->respond(std::move(answer->lease));
 }
 
-LeaseWaiters::Ask SimulatedMaster::AskAgain() {
-  return [this](const v1::GetLeaseRequest& request) {
-    absl::StatusOr<v1::Lease> lease = master_->GetLeaseAgain(request);
-    if (lease.ok()) lease->set_total_samples(master_->total_samples());
-    return lease;
-  };
-}
-
-// ------------------------------------------------------------------------------------------------ rounds
-
-CommandSchedule::Wanted SimulatedMaster::Wanted() const {
-  const v1::ShardCommand command = master_->Command(/*rosters=*/false);
-  return {command.generation(), command.checkpoint(), command.stop(), master_->phase()};
-}
-
-bool SimulatedMaster::HasWork() const {
-  if (answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
-  const CommandSchedule::Wanted wanted = Wanted();
-  for (int s = 0; s < static_cast<int>(servers_.size()); ++s) {
-    if (stopped_.count(s) == 0 && schedule_.IsDueAtOnce(s, wanted)) return true;
-  }
-  return false;
-}
+// ------------------------------------------------------------------------------------------------ steps
 
 void SimulatedMaster::WakeIfNeeded() {
-  if (!over_ && HasWork()) ScheduleRound(events_.Now(), /*tick=*/false);
+  if (loop_->HasWork()) ScheduleStep(events_.Now());
 }
 
-// A round that was added later replaces it.
-void SimulatedMaster::ScheduleRound(double time, bool tick) {
-  const uint64_t round = ++round_;
-  events_.At(time, [this, round, tick] {
-    if (round == round_ && !over_) Round(tick);
+void SimulatedMaster::ScheduleStep(double time) {
+  const uint64_t step = ++step_;
+  events_.At(time, [this, step] {
+    if (step == step_) Step();
   });
 }
 
-void SimulatedMaster::Round(bool tick) {
-  if (tick) schedule_.Tick();
-  answered_ = false;
+void SimulatedMaster::Step() {
+  if (over()) return CarryOut(loop_->End());
   StopInTime();
-  master_->Tick();
-  for (const std::string& event : master_->TakeEvents()) VLOG(1) << event;
-  for (LeaseWaiters::Answer& answer :
-       waiters_.Review(master_->lease_conditions(), events_.Now(), AskAgain())) {
-    answer.respond(std::move(answer.lease));
+  CarryOut(loop_->Step(/*waited=*/false));
+  ScheduleStep(loop_->HasWork() ? events_.Now() : loop_->NextStep());
+}
+
+void SimulatedMaster::CarryOut(Effects effects) {
+  for (const std::string& event : effects.events) VLOG(1) << event;
+  for (LeaseWaiters::Answer& answer : effects.leases) answer.respond(std::move(answer.lease));
+  for (ServerCommand& command : effects.commands) Send(std::move(command));
+  for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
+    loop_->OnCheckpointWritten(checkpoint, absl::OkStatus());
+  const double now = events_.Now();
+  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(loop_->master()->done_samples(), now))) {
+    status_.Update(outputs_->MaybeWriteMetrics(Status(), now));
   }
-  SendCommands();
-  for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
-    master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
-  }
-  WriteOutputs();
-  if (Wanted().stop && stopped_.size() == servers_.size()) {
-    over_ = true;
-    for (LeaseWaiters::Answer& answer : waiters_.TakeAll(AskAgain())) answer.respond(std::move(answer.lease));
-    return;
-  }
-  const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
-  HasWork() ? ScheduleRound(events_.Now(), /*tick=*/false)
-            : ScheduleRound(events_.Now() + wait, /*tick=*/true);
+  if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
+  if (!effects.outputs) return;
+  status_.Update(outputs_->WriteSummary(options_.job, Status(),
+                                        {.servers = static_cast<int>(servers_.size()),
+                                         .devices = {"simulated: " + model_.description()},
+                                         .computed_samples = effects.outputs->computed_samples}));
+  loop_->OnOutputsWritten(absl::OkStatus());
 }
 
 void SimulatedMaster::StopInTime() {
-  if (options_.seconds <= 0 || stop_asked_ || master_->phase() != v1::JobStatus::TRAINING) return;
-  if (master_->Status().wall_seconds() < options_.seconds) return;
+  if (options_.seconds <= 0 || stop_asked_ || loop_->master()->phase() != v1::JobStatus::TRAINING) return;
+  if (loop_->master()->Status().wall_seconds() < options_.seconds) return;
   stop_asked_ = true;
-  master_->Stop(options_.end_reason);
+  loop_->Stop(options_.end_reason, /*now=*/false);
 }
 
-void SimulatedMaster::SendCommands() {
-  const CommandSchedule::Wanted wanted = Wanted();
-  for (int s = 0; s < static_cast<int>(servers_.size()); ++s) {
-    if (stopped_.count(s) > 0) continue;
-    const auto content = schedule_.Begin(s, wanted, master_->num_workers());
-    if (!content) continue;
-    auto command = std::make_shared<v1::ShardCommand>(master_->Command(content->rosters));
-    command->set_without_statistics(!content->statistics);
-    const int lists = 1 + content->rosters + content->statistics;
-    const double seconds = kControlSecondsPerMember * lists * master_->num_workers();
-    events_.After(seconds, [this, s, command = std::move(command)] {
-      // The first server is in the master's process.
-      if (s == 0) return Command(0, command);
-      network_.SendSmall([this, s, command] { Command(s, command); });
-    });
-  }
+void SimulatedMaster::Send(ServerCommand one) {
+  const int lists = 1 + (one.command.rosters_size() > 0) + !one.command.without_statistics();
+  const double seconds = kControlSecondsPerMember * lists * loop_->master()->num_workers();
+  const auto command = std::make_shared<const v1::ShardCommand>(std::move(one.command));
+  events_.After(seconds, [this, server = one.server, command] {
+    // The first server is in the master's process.
+    if (server == 0) return Command(0, command);
+    network_.SendSmall([this, server, command] { Command(server, command); });
+  });
 }
 
 void SimulatedMaster::Command(int server, const std::shared_ptr<const v1::ShardCommand>& command) {
@@ -198,49 +187,27 @@ void SimulatedMaster::Command(int server, const std::shared_ptr<const v1::ShardC
 }
 
 void SimulatedMaster::OnAnswer(int server, const v1::ShardCommand& command, const v1::ShardReport& report) {
-  schedule_.End(server, &report);
-  if (command.stop()) stopped_.insert(server);
   status_.Update(servers_[server]->status());
-  status_.Update(master_->OnShardReport(report));
-  answered_ |= master_->phase() != v1::JobStatus::TRAINING;
+  loop_->OnAnswer(server, command, report);
   WakeIfNeeded();
 }
 
-// ------------------------------------------------------------------------------------------------ outputs
-
 v1::JobStatus SimulatedMaster::Status() const {
-  v1::JobStatus status = master_->Status();
-  // Of the job's model.
+  v1::JobStatus status = loop_->Status();
+  // The simulated model stands for the job's model, which may be larger.
   const double scale = model_.wire_scale();
   status.set_bytes_pushed(std::llround(scale * static_cast<double>(status.bytes_pushed())));
   status.set_bytes_pulled(std::llround(scale * static_cast<double>(status.bytes_pulled())));
-  for (const auto& server : servers_) {
-    int64_t parameters = 0;
-    for (int b = 0; b < server->shard()->num_blocks(); ++b)
-      parameters += server->shard()->block_range(b).size();
-    status.add_servers()->set_parameters(parameters);
-  }
   return status;
 }
 
-void SimulatedMaster::WriteOutputs() {
-  if (std::exchange(scored_, false) || outputs_->MetricsAreDue(master_->done_samples(), events_.Now())) {
-    status_.Update(outputs_->MaybeWriteMetrics(Status(), events_.Now()));
-  }
-  if (outputs_written_ || !master_->ended()) return;
-  outputs_written_ = true;
-  status_.Update(outputs_->WriteSummary(options_.job, Status(),
-                                        {.servers = static_cast<int>(servers_.size()),
-                                         .devices = {"simulated: " + model_.description()},
-                                         .computed_samples = master_->computed_samples()}));
-  master_->OnOutputsWritten();
-}
+// -------------------------------------------------------------------------------------------- evaluations
 
 void SimulatedMaster::Evaluate() {
-  if (over_) return;
+  if (over()) return;
   v1::GetEvaluationRequest request;
   request.set_incarnation(evaluator_);
-  const absl::StatusOr<v1::GetEvaluationReply> task = master_->GetEvaluation(request);
+  const absl::StatusOr<v1::GetEvaluationReply> task = loop_->GetEvaluation(request);
   if (!task.ok()) {
     status_.Update(task.status());
     return;
@@ -261,11 +228,12 @@ void SimulatedMaster::Evaluate() {
     v1::EvaluationReport report = model_.Evaluate(weights);
     report.set_incarnation(evaluator_);
     report.set_evaluation(task->evaluation());
-    const absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
+    const absl::StatusOr<v1::ReportEvaluationReply> reply = loop_->ReportEvaluation(report);
     status_.Update(reply.status());
     // No weights are written, so they need not be sent.
-    if (reply.ok() && reply->keep()) master_->OnBestKept(task->evaluation(), absl::OkStatus());
-    scored_ = true;
+    v1::BestState kept;
+    kept.set_evaluation(task->evaluation());
+    if (reply.ok() && reply->keep()) loop_->OnBestKept(kept, absl::OkStatus());
     WakeIfNeeded();
   }
   events_.After(kPollSeconds, [this] { Evaluate(); });

@@ -1,20 +1,17 @@
-// The master of a simulation: the production Master with the rounds of MasterHost (server/master/master_host.h) in virtual
-// time. It sends commands to the servers over the network, answers workers that wait for a lease, scores the weights, and
-// writes the metrics and the summary.
+// The master of a simulation: carries out the effects of the production control loop (server/control/control_loop.h) in
+// virtual time. It sends commands to the simulated servers over the network, scores the weights, and writes the metrics
+// and the summary.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_MASTER_H_
 #define CATCHMENT_SIMULATION_SIMULATED_MASTER_H_
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/master.pb.h"
-#include "server/master/command_schedule.h"
-#include "server/master/lease_waiters.h"
-#include "server/master/master.h"
+#include "server/control/control_loop.h"
 #include "server/outputs/outputs.h"
 #include "simulation/event_queue.h"
 #include "simulation/network.h"
@@ -36,11 +33,11 @@ class SimulatedMaster {
                                                                  SimulatedModel* model,
                                                                  SimulatedNetwork* network,
                                                                  EventQueue* events);
-  // Begins the rounds, and registers the evaluator.
+  // Registers the servers and the evaluator, and begins the steps.
   absl::Status Start();
 
   // The calls of workers. They arrive now, and are answered now.
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+  absl::StatusOr<v1::RegisterReply> Register(v1::RegisterRequest request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   // Calls `respond` once with the lease: now, or when there is one.
   void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
@@ -48,48 +45,41 @@ class SimulatedMaster {
   void OnStateSaved(uint64_t incarnation, uint64_t checkpoint);
 
   // Returns true when the job has ended and its outputs are written.
-  bool over() const { return over_; }
+  bool over() const { return loop_->over(); }
   // Returns the first error of the servers, or of writing outputs.
   const absl::Status& status() const { return status_; }
   v1::JobStatus Status() const;
 
  private:
-  SimulatedMaster(Options options, std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
+  SimulatedMaster(Options options, std::unique_ptr<ControlLoop> loop, std::unique_ptr<Outputs> outputs,
                   SimulatedServers* servers, SimulatedModel* model, SimulatedNetwork* network,
                   EventQueue* events);
 
-  CommandSchedule::Wanted Wanted() const;
-  bool HasWork() const;
-  // Adds a round at this time if there is work that cannot wait for the next one.
+  absl::Status RegisterServers();
+  absl::Status RegisterEvaluator();
+  // Adds a step at this time if there is work that cannot wait for the next one.
   void WakeIfNeeded();
-  void ScheduleRound(double time, bool tick);
-  void Round(bool tick);
-  void SendCommands();
+  // Adds a step, in place of the one that was added before.
+  void ScheduleStep(double time);
+  void Step();
+  void CarryOut(Effects effects);
+  void Send(ServerCommand command);
   void Command(int server, const std::shared_ptr<const v1::ShardCommand>& command);
   void OnAnswer(int server, const v1::ShardCommand& command, const v1::ShardReport& report);
   void StopInTime();
-  void WriteOutputs();
   // Scores the weights if an evaluation is due, and looks again later.
   void Evaluate();
-  LeaseWaiters::Ask AskAgain();
 
   const Options options_;
-  const std::unique_ptr<Master> master_;
+  const std::unique_ptr<ControlLoop> loop_;
   const std::unique_ptr<Outputs> outputs_;
   SimulatedServers& servers_;
   SimulatedModel& model_;
   SimulatedNetwork& network_;
   EventQueue& events_;
-  CommandSchedule schedule_;
-  LeaseWaiters waiters_;
   uint64_t evaluator_ = 0;  // incarnation; 0: it has left
-  uint64_t round_ = 0;      // of the last round that was added
-  std::set<int> stopped_;
-  bool answered_ = false;  // a server has answered since the last round
-  bool scored_ = false;    // an evaluation has been reported since metrics were written
+  uint64_t step_ = 0;       // the last step that was added
   bool stop_asked_ = false;
-  bool outputs_written_ = false;
-  bool over_ = false;
   absl::Status status_;
 };
 

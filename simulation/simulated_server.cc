@@ -14,6 +14,12 @@ SimulatedServer::SimulatedServer(const v1::Job& job, const ParameterLayout& layo
           [this](std::unique_ptr<PendingSnapshot> snapshot) { NoteSnapshot(std::move(snapshot)); },
           /*keeps_values=*/false) {}
 
+uint64_t SimulatedServer::num_parameters() const {
+  uint64_t values = 0;
+  for (int b = 0; b < shard_.num_blocks(); ++b) values += shard_.block_range(b).size();
+  return values;
+}
+
 // Without a directory a server saves nothing, and reports the checkpoint at once.
 void SimulatedServer::NoteSnapshot(std::unique_ptr<PendingSnapshot> snapshot) {
   const ShardSnapshot taken = snapshot->Finish();

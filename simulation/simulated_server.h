@@ -29,6 +29,8 @@ class SimulatedServer {
 
   Shard* shard() { return &shard_; }
   Port* port() { return &port_; }
+  // Returns the number of values of the shard.
+  uint64_t num_parameters() const;
 
   // Takes a request that has arrived, and handles it when the processor has worked for it. `bytes`: of the request and
   // its answer.

@@ -20,7 +20,7 @@ namespace catchment {
 //   ONE_CYCLE    q < s:           i + (1 - i) (1 - cos(pi q / s)) / 2, with s = pct_start and
 //                                 i = initial_lr_fraction
 //                from there on:   down((q - s) / (1 - s))
-//   PLATEAU      1; its factor follows the test loss, and comes from the master (server/master/plateau.h)
+//   PLATEAU      1; its factor follows the test loss, and comes from the master (server/control/plateau.h)
 // PyTorch's schedulers count steps t of T, with q = t / T. OneCycleLR reaches its end in its last step: q = t
 // / (T - 1); s is (P T - 1) / (T - 1) for PyTorch's pct_start P, and i is 1 / div_factor. A progress outside
 // [0, 1] counts as the nearer end. `optimizer` is one of a validated job.

@@ -8,7 +8,7 @@
 
 #include "proto/master.grpc.pb.h"
 #include "server/edge/calls.h"
-#include "server/master/best_keeper.h"
+#include "server/host/best_keeper.h"
 
 namespace catchment {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/wire/token.h"
 #include "server/edge/keep_best_stream.h"
-#include "server/master/run_start.h"
+#include "server/host/run_start.h"
 
 namespace catchment {
 namespace {

@@ -10,7 +10,7 @@
 #include "proto/master.grpc.pb.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/calls.h"
-#include "server/master/master_host.h"
+#include "server/host/master_host.h"
 
 namespace catchment {
 

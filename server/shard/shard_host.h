@@ -26,11 +26,6 @@ namespace catchment {
 absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
                                              const std::string& checkpoint_dir, const v1::Manifest* resumed);
 
-// Returns true if a job with this number of servers keeps copies of its shards (Faults.standby).
-inline bool HasStandbys(const v1::Job& job, size_t servers) {
-  return job.faults().standby() > 0 && servers > 1;
-}
-
 // Threads: safe.
 class ShardHost {
  public:

@@ -2,7 +2,7 @@
 //
 // Blocks append a change for each operation, under their locks. A link (server/edge/standby_link.h) sends the
 // changes and records which are acknowledged; answers wait for their changes. The master
-// (server/master/master_host.h) has one state instead, of which only the newest version matters.
+// (server/host/master_host.h) has one state instead, of which only the newest version matters.
 //
 // Threads: safe. No lock of another object is taken under its own.
 #ifndef CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/master/lease_ledger.h"
+#include "server/control/lease_ledger.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"

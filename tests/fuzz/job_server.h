@@ -15,7 +15,7 @@
 #include "server/edge/master_service.h"
 #include "server/edge/shard_service.h"
 #include "server/edge/standby_service.h"
-#include "server/master/master_host.h"
+#include "server/host/master_host.h"
 #include "tests/common/rpc/settable_clock.h"
 #include "tests/conformance/jobs.h"
 #include "tests/fuzz/input.h"

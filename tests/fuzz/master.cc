@@ -4,7 +4,7 @@
 //
 // Input: the kind of job; then calls, each with the byte of its kind. The fields of a message are protobuf's
 // bytes, of which those that name the sender are mostly replaced by a member's.
-#include "server/master/master.h"
+#include "server/control/master.h"
 
 #include <glog/logging.h>
 
@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "common/file_access.h"
-#include "server/master/check_image.h"
+#include "server/control/check_image.h"
 #include "tests/fuzz/input.h"
-#include "tests/server/master/testing.h"
+#include "tests/server/control/testing.h"
 
 namespace catchment {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/server/master/testing.h"
+#include "tests/server/control/testing.h"
 
 namespace catchment {
 namespace {

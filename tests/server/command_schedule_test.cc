@@ -1,4 +1,4 @@
-#include "server/master/command_schedule.h"
+#include "server/control/command_schedule.h"
 
 #include <gtest/gtest.h>
 

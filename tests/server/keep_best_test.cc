@@ -17,7 +17,7 @@
 #include "proto/master.grpc.pb.h"
 #include "server/edge/keep_best_stream.h"
 #include "server/edge/listener.h"
-#include "server/master/best_keeper.h"
+#include "server/host/best_keeper.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/master/lease_waiters.h"
+#include "server/control/lease_waiters.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include "common/wire/protocol.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
-#include "server/master/master_host.h"
+#include "server/host/master_host.h"
 #include "server/shard/run_claim.h"
 #include "tests/common/rpc/settable_clock.h"
 #include "tests/conformance/jobs.h"

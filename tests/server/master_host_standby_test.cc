@@ -72,7 +72,7 @@ class MasterHostStandbyTest : public MasterHostTest {
   }
 
   v1::RegisterReply me_;
-  MasterHost::Options::Restored copy_;
+  RunOptions::Restored copy_;
 };
 
 TEST_F(MasterHostStandbyTest, AnswersWaitForTheStandby) {

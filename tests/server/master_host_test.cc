@@ -1,4 +1,4 @@
-#include "server/master/master_host.h"
+#include "server/host/master_host.h"
 
 #include <filesystem>
 #include <fstream>

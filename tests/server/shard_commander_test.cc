@@ -1,4 +1,4 @@
-#include "server/master/shard_commander.h"
+#include "server/host/shard_commander.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/master/worker_state_store.h"
+#include "server/host/worker_state_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

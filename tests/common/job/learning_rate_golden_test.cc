@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScheduleGoldenTest, testing::Range(size_t{0}, Gold
                            return Golden()["cases"][info.param]["name"].template get<std::string>();
                          });
 
-// But PLATEAU, which follows no course: tests/server/master/plateau_test.cc.
+// But PLATEAU, which follows no course: tests/server/control/plateau_test.cc.
 TEST(ScheduleGoldenTest, EveryDecayIsThere) {
   std::set<std::string> decays;
   for (const nlohmann::json& golden : Golden()["cases"]) {

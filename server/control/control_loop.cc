@@ -1,0 +1,505 @@
+#include "server/control/control_loop.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_text.h"
+#include "common/random_id.h"
+#include "common/version.h"
+#include "common/wire/protocol.h"
+#include "common/wire/token.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kStepSeconds = 0.1;
+constexpr double kShortStepSeconds = 0.01;  // while the end of the job waits for reports
+// If the owner waits longer than this, its process did not run in the meantime.
+constexpr double kPauseSeconds = 1;
+// The time for which a job that has ended waits until its record can be written. Without it, a master that is started
+// again would continue the job.
+constexpr double kRecordSeconds = 30;
+
+absl::StatusOr<std::unique_ptr<Master>> MakeMaster(ControlLoop::Options* options, const Clock* clock) {
+  const RunOptions& run = options->run;
+  if (run.restored) {
+    return Master::Restore(run.job, options->tensors, run.num_servers, clock, run.restored->copy.master(),
+                           run.first_incarnation);
+  }
+  v1::MasterState from = std::exchange(options->resumed, std::nullopt).value_or(v1::MasterState());
+  from.set_next_incarnation(std::max(from.next_incarnation(), run.first_incarnation));
+  return Master::Create(run.job, options->tensors, run.num_servers, clock, std::move(from));
+}
+
+// Returns the record with which a run begins.
+v1::RunRecord FirstRecord(const RunOptions& run) {
+  v1::RunRecord record = run.record;
+  if (!run.restored) record.clear_servers();
+  record.set_job_fingerprint(JobFingerprint(run.job));
+  record.set_run_id(run.run_id);
+  record.set_ended(false);
+  record.clear_phase();
+  record.clear_reason();
+  record.clear_told();
+  return record;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlLoop>> ControlLoop::Create(Options options, const Clock* clock) {
+  absl::StatusOr<std::unique_ptr<Master>> master = MakeMaster(&options, clock);
+  if (!master.ok()) return master.status();
+  const RunOptions& run = options.run;
+  if (options.kept) (*master)->SetKept(*options.kept);
+  if (!run.restored) (*master)->ExpectEvaluators(run.loss ? run.loss->evaluators : run.evaluators);
+  if (run.loss) {
+    const int workers = run.loss->workers > 0 ? run.loss->workers : static_cast<int>(run.job.workers());
+    (*master)->ExpectWorkers(workers, run.job.faults().connect_timeout_seconds());
+  }
+  return std::unique_ptr<ControlLoop>(new ControlLoop(std::move(options), *std::move(master), clock));
+}
+
+ControlLoop::ControlLoop(Options options, std::unique_ptr<Master> master, const Clock* clock)
+    : options_(std::move(options)),
+      clock_(*clock),
+      master_(std::move(master)),
+      history_(FirstRecord(options_.run), options_.run.loss),
+      servers_(&options_.run, options_.can_go_back, options_.own_version, master_.get(), &history_, clock),
+      kept_(options_.kept) {
+  if (options_.run.restored) TakeOver(*options_.run.restored);
+}
+
+void ControlLoop::TakeOver(const RunOptions::Restored& from) {
+  servers_.Restore(from);
+  devices_ = {from.copy.devices().begin(), from.copy.devices().end()};
+  if (from.copy.has_kept()) {
+    kept_ = from.copy.kept();
+    master_->SetKept(*kept_);
+  }
+  newest_report_ = from.evaluations.newest();
+  best_report_ = from.evaluations.best();
+  history_.CountRestoration();
+  master_->AddEvent(absl::StrCat("the master was lost, and has been restored at version ",
+                                 options_.own_version(), " from its standby, server ", servers_.StandbyOf(0),
+                                 "; no update is computed again"));
+  NoteChange();
+}
+
+// ------------------------------------------------------------------------------------------------ calls
+
+absl::StatusOr<v1::GetJobReply> ControlLoop::GetJob() const {
+  v1::GetJobReply reply;
+  *reply.mutable_job() = run().job;
+  reply.set_run_id(run().run_id);
+  reply.set_protocol_version(kProtocolVersion);
+  reply.set_build(BuildVersion());
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    if (servers_.server(s).address.empty()) {
+      if (master_->phase() == v1::JobStatus::FAILED)
+        return absl::FailedPreconditionError(DescribeEnd(*master_));
+      return absl::UnavailableError(
+          absl::StrCat("server ", s, " of ", servers_.size(), " has not registered yet"));
+    }
+    reply.add_servers(servers_.server(s).address);
+  }
+  return reply;
+}
+
+absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
+    const v1::RegisterServerRequest& request) {
+  v1::RegisterServerReply ended;
+  ended.set_run_id(run().run_id);
+  if (!request.failure().empty()) {
+    servers_.NoteFailure(request);
+    return ended;
+  }
+  if (servers_.HasEndedWithout(request)) {
+    ended.set_ended(DescribeEnd(*master_));
+    return ended;
+  }
+  if (absl::Status status = servers_.Check(request); !status.ok()) {
+    NoteDecisions();
+    return status;
+  }
+  if (request.leaving()) Stop(absl::StrCat("server ", request.index(), " is shutting down"), /*now=*/false);
+  v1::RegisterServerReply reply = servers_.Accept(request);
+  NoteChange();
+  return reply;
+}
+
+absl::Status ControlLoop::CheckWorker(const v1::RegisterRequest& request) const {
+  const std::string worker = absl::StrCat("the worker (", request.host(), ":", request.pid(), ")");
+  if (absl::Status status =
+          CheckProtocolVersion(worker, request.protocol_version(), request.build(), "this master");
+      !status.ok()) {
+    return status;
+  }
+  if (request.run_id() == run().run_id) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(worker, " has the job of run ", FormatId(request.run_id()),
+                                         ", but this master started run ", FormatId(run().run_id),
+                                         ": request the job again"));
+}
+
+absl::StatusOr<v1::RegisterReply> ControlLoop::Register(const v1::RegisterRequest& request,
+                                                        const std::string& address) {
+  if (absl::Status status = CheckWorker(request); !status.ok()) return status;
+  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request, address);
+  if (reply.ok()) {
+    history_.NoteLostVersion(request.version());
+    reply->set_token(RegistrationToken(run().token_key, reply->incarnation()));
+    if (request.role() == v1::WORKER && devices_.size() < kMaxDevices) devices_.insert(request.device());
+  }
+  history_.NoteEvaluators(master_->expected_evaluators());
+  NoteChange();
+  return reply;
+}
+
+absl::StatusOr<v1::HeartbeatReply> ControlLoop::Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+  NoteDecisions();
+  return reply;
+}
+
+v1::LeaveReply ControlLoop::Leave(const v1::LeaveRequest& request) {
+  v1::LeaveReply reply = master_->Leave(request);
+  history_.NoteEvaluators(master_->expected_evaluators());
+  NoteChange();
+  return reply;
+}
+
+absl::StatusOr<v1::GetEvaluationReply> ControlLoop::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  absl::StatusOr<v1::GetEvaluationReply> reply = master_->GetEvaluation(request);
+  if (reply.ok() && reply->evaluation() > 0) NoteChange();
+  NoteDecisions();
+  return reply;
+}
+
+absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1::EvaluationReport& report) {
+  absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
+  if (!reply.ok()) return reply;
+  if (!options_.writes_weights) reply->set_keep(false);
+  // A late report, and one that is repeated, has no effect.
+  if (report.evaluation() == master_->newest_evaluation() &&
+      report.evaluation() != newest_report_.evaluation()) {
+    newest_report_ = report;
+  }
+  scored_ = true;
+  if (reply->keep()) best_report_ = report;
+  evaluations_changed_ = true;
+  NoteChange();
+  return reply;
+}
+
+v1::JobStatus ControlLoop::Status() const {
+  v1::JobStatus status = master_->Status();
+  const bool waiting = status.phase() == v1::JobStatus::WAITING;
+  if (waiting && !servers_.AllHere()) status.set_reason(servers_.DescribeMissing());
+  if (history_.recovers_from() && waiting) {
+    const std::string place = run().resumed_checkpoint == 0
+                                  ? "the initial weights"
+                                  : absl::StrCat("checkpoint ", run().resumed_checkpoint);
+    status.set_reason(absl::StrCat(history_.recovers_from()->process, " was lost; going back to ", place,
+                                   ": ", status.reason()));
+  }
+  status.set_recoveries(record().recoveries());
+  status.set_updates_computed_again(record().updates_computed_again());
+  status.set_insecure(run().insecure);
+  status.set_writes_checkpoints(options_.can_go_back);
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    v1::ServerStatus* const server = status.add_servers();
+    server->set_address(servers_.server(s).address);
+    if (s < options_.parameters.size()) server->set_parameters(options_.parameters[s]);
+  }
+  return status;
+}
+
+// Before all servers have registered no worker can have: there is nothing to save and no worker to wait for.
+void ControlLoop::Stop(const std::string& reason, bool now) {
+  stopped_before_start_ |= !servers_.AllHere();
+  if (now) {
+    master_->StopNow(reason);
+  } else {
+    master_->Stop(reason);
+  }
+  NoteDecisions();
+}
+
+// ------------------------------------------------------------------------------------------------ leases
+
+absl::StatusOr<v1::Lease> ControlLoop::GetLease(const v1::GetLeaseRequest& request) {
+  return Commit(master_->GetLease(request));
+}
+
+absl::StatusOr<v1::Lease> ControlLoop::Commit(absl::StatusOr<v1::Lease> lease) {
+  const bool waits = lease.ok() && lease->state() == v1::Lease::WAIT && lease->save_state() == 0;
+  if (lease.ok() && !waits) NoteChange();
+  NoteDecisions();
+  if (lease.ok()) lease->set_total_samples(master_->total_samples());
+  return lease;
+}
+
+std::optional<LeaseWaiters::Answer> ControlLoop::AwaitLease(const v1::GetLeaseRequest& request,
+                                                            LeaseWaiters::Respond respond) {
+  const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
+  absl::StatusOr<v1::Lease> lease = GetLease(request);
+  const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
+                     lease->save_state() == 0 && !over() && master_->MayWaitForLease(request);
+  if (!waits) return LeaseWaiters::Answer{std::move(respond), std::move(lease)};
+  return waiters_.Add({request, clock_.Now() + seconds, *std::move(lease), std::move(respond)},
+                      master_->lease_conditions());
+}
+
+LeaseWaiters::Ask ControlLoop::RetryLease() {
+  return [this](const v1::GetLeaseRequest& request) { return Commit(master_->GetLeaseAgain(request)); };
+}
+
+// ------------------------------------------------------------------------------------------- the standby
+
+bool ControlLoop::Commits() const { return options_.has_standby && master_->has_begun() && !master_->Over(); }
+
+void ControlLoop::NoteChange() {
+  if (!Commits()) return;
+  decided_ = master_->decisions();
+  gate_.NoteChange();
+}
+
+void ControlLoop::NoteDecisions() {
+  if (Commits() && decided_ != master_->decisions()) NoteChange();
+}
+
+std::optional<uint64_t> ControlLoop::TakeImage() {
+  if (!Commits()) {
+    gate_.Drop();
+    return std::nullopt;
+  }
+  if (!gate_.IsDue(clock_.Now())) return std::nullopt;
+  return gate_.Take();
+}
+
+std::vector<v1::StandbyPart> ControlLoop::DescribeState(bool whole) {
+  std::vector<v1::StandbyPart> parts;
+  if (!master_->has_begun()) return parts;
+  const double begin = clock_.Now();
+  if (std::exchange(evaluations_changed_, false) || whole) {
+    v1::EvaluationReports reports;
+    *reports.mutable_newest() = newest_report_;
+    *reports.mutable_best() = best_report_;
+    parts.emplace_back().set_evaluations(reports.SerializeAsString());
+  }
+  v1::MasterCopy copy;
+  *copy.mutable_master() = master_->Save();
+  copy.set_run_id(run().run_id);
+  copy.set_token_key(run().token_key);
+  *copy.mutable_record() = record();
+  copy.set_resumed_checkpoint(run().resumed_checkpoint);
+  copy.set_resumed_version(run().resumed_version);
+  servers_.Save(&copy);
+  *copy.mutable_devices() = {devices_.begin(), devices_.end()};
+  if (kept_) *copy.mutable_kept() = *kept_;
+  parts.emplace_back().set_master(copy.SerializeAsString());
+  gate_.OnDescribed(begin, clock_.Now());
+  return parts;
+}
+
+std::optional<bool> ControlLoop::AfterCommit(std::function<void(bool)> respond) {
+  const uint64_t image = gate_.awaited();
+  if (IsReleased(image)) return true;
+  if (images_lost_ || (gate_.changed() && over())) return false;
+  answers_.push_back({image, std::move(respond)});
+  return std::nullopt;
+}
+
+std::vector<ReleasedAnswer> ControlLoop::TakeReleased() {
+  std::vector<ReleasedAnswer> released;
+  for (; !answers_.empty(); answers_.pop_front()) {
+    const bool committed = IsReleased(answers_.front().image);
+    if (!committed && !images_lost_) break;
+    released.push_back({std::move(answers_.front().respond), committed});
+  }
+  return released;
+}
+
+// ------------------------------------------------------------------------------------------------- steps
+
+v1::ShardCommand ControlLoop::NextCommand() const {
+  v1::ShardCommand command = master_->Command(/*rosters=*/false);
+  *command.mutable_run() = RunAt(run(), servers_.server(0).address);
+  if (stopped_before_start_) command.set_stop(true);
+  return command;
+}
+
+bool ControlLoop::MayCommand(const v1::ShardCommand& command) const {
+  return servers_.AllHere() || command.stop() || master_->ended();
+}
+
+bool ControlLoop::HasWork() const {
+  const bool held = !held_.empty() && IsReleased(held_.front().image);
+  const bool answers = !answers_.empty() && (images_lost_ || IsReleased(answers_.front().image));
+  if (over() || answered_ || held || answers || waiters_.NeedReview(master_->lease_conditions())) return true;
+  const double now = clock_.Now();
+  if (told_ && (history_.is_written() || now - *stop_since_ >= kRecordSeconds)) return true;
+  const v1::ShardCommand command = NextCommand();
+  if (!MayCommand(command)) return false;
+  if (outputs_begun_ && history_.IsDue(now)) return true;
+  return (servers_.AllHere() || command.stop()) && servers_.HasDueAtOnce(command);
+}
+
+double ControlLoop::NextStep() const { return gate_.changed() ? std::min(tick_at_, gate_.next()) : tick_at_; }
+
+bool ControlLoop::OnPause(double seconds) {
+  if (seconds <= kPauseSeconds) return false;
+  master_->ExtendDeadlines(seconds);
+  return true;
+}
+
+Effects ControlLoop::Step(bool waited) {
+  Effects effects;
+  const double begin = clock_.Now();
+  const bool tick = begin >= tick_at_ || (waited && !gate_.changed());
+  // A step for an image alone does not delay the next tick.
+  const bool for_image = !tick && gate_.IsDue(begin) && !HasWork();
+  if (tick) servers_.Tick();
+  servers_.CheckForMissing();
+  answered_ = false;
+  master_->Tick();
+  if (master_->phase() != v1::JobStatus::WAITING) {
+    const std::string recovery = history_.TakeRecovery(run().resumed_checkpoint, run().resumed_version);
+    if (!recovery.empty()) master_->AddEvent(recovery);
+  }
+  effects.events = master_->TakeEvents();
+  effects.leases = waiters_.Review(master_->lease_conditions(), begin, RetryLease());
+  effects.standby = servers_.StandbyOfMaster();
+  const v1::ShardCommand command = NextCommand();
+  const bool proceed = MayCommand(command);
+  NoteDecisions();
+  if (proceed) {
+    std::vector<ServerCommand> due = servers_.TakeDue(command, [this] { return master_->Command(); });
+    if (!due.empty()) held_.push_back({Commits() ? gate_.awaited() : 0, std::move(due)});
+  }
+  for (; !held_.empty() && IsReleased(held_.front().image); held_.pop_front()) {
+    std::vector<ServerCommand>& next = held_.front().commands;
+    std::move(next.begin(), next.end(), std::back_inserter(effects.commands));
+  }
+  effects.released = TakeReleased();
+  if (proceed) {
+    effects.checkpoints = TakeCheckpoints();
+    effects.measures = true;
+    effects.scored = std::exchange(scored_, false);
+    if (command.stop()) MaybeEnd();
+    effects.record = history_.TakeDue(begin);
+    if (!options_.can_go_back) effects.record.reset();
+    if (OutputsAreDue()) {
+      outputs_begun_ = true;
+      effects.outputs = MakeFinalOutputs();
+    }
+  }
+  if (!for_image) tick_at_ = begin + (master_->awaits_reports() ? kShortStepSeconds : kStepSeconds);
+  return effects;
+}
+
+std::vector<CompleteCheckpoint> ControlLoop::TakeCheckpoints() {
+  std::vector<CompleteCheckpoint> checkpoints = master_->TakeCompleteCheckpoints();
+  // The newest one that failed is retried.
+  if (checkpoints.empty() && unrecorded_ && clock_.Now() >= record_at_)
+    checkpoints.push_back(*std::exchange(unrecorded_, std::nullopt));
+  return checkpoints;
+}
+
+FinalOutputs ControlLoop::MakeFinalOutputs() const {
+  FinalOutputs outputs;
+  outputs.status = Status();
+  outputs.devices.assign(devices_.begin(), devices_.end());
+  outputs.servers = servers_.Addresses();
+  outputs.has_weights = servers_.AllHere() && master_->weights_are_final();
+  outputs.computed_samples = master_->computed_samples();
+  if (kept_) outputs.best_evaluation = kept_->evaluation();
+  if (outputs.status.tested_at_samples() == outputs.status.samples())
+    outputs.statistics = {newest_report_.statistics().begin(), newest_report_.statistics().end()};
+  return outputs;
+}
+
+void ControlLoop::MaybeEnd() {
+  const double now = clock_.Now();
+  if (!stop_since_) stop_since_ = now;
+  if (!told_) {
+    if (!servers_.StopIsKnown(*stop_since_)) return;
+    told_ = true;
+    if (!record().told()) history_.Change()->set_told(true);
+  }
+  const bool recorded =
+      history_.is_written() || !options_.can_go_back || now - *stop_since_ >= kRecordSeconds;
+  if (!recorded) return;
+  over_ = true;
+  if (master_->phase() != v1::JobStatus::FAILED) return;
+  const std::string reason = master_->Status().reason();
+  result_ = absl::InternalError(reason.empty() ? "the job failed" : reason);
+}
+
+Effects ControlLoop::End() {
+  over_ = true;
+  Effects effects;
+  effects.leases = waiters_.TakeAll(RetryLease());
+  effects.released = TakeReleased();
+  // These wait for an image that will not be taken. The others wait for the standby, or for the end of its log.
+  while (gate_.changed() && !answers_.empty() && answers_.back().image == gate_.awaited()) {
+    effects.released.push_back({std::move(answers_.back().respond), /*committed=*/false});
+    answers_.pop_back();
+  }
+  return effects;
+}
+
+// ---------------------------------------------------------------------------------------- results of effects
+
+void ControlLoop::OnAnswer(int server, const v1::ShardCommand& command,
+                           const absl::StatusOr<v1::ShardReport>& answer) {
+  if (servers_.OnAnswer(server, command, answer)) {
+    if (absl::Status status = master_->OnShardReport(*answer); !status.ok()) LOG(ERROR) << status.message();
+  }
+  NoteDecisions();
+  // While the job trains, only commands and leases need a step at once, and HasWork checks those.
+  answered_ |= master_->phase() != v1::JobStatus::TRAINING;
+}
+
+void ControlLoop::OnCheckpointWritten(CompleteCheckpoint checkpoint, const absl::Status& status) {
+  master_->OnCheckpointRecorded(checkpoint.number, status);
+  NoteDecisions();
+  unrecorded_.reset();
+  if (status.ok()) {
+    record_pauses_.Reset();
+  } else {
+    record_at_ = clock_.Now() + record_pauses_.Next();
+    unrecorded_ = std::move(checkpoint);
+  }
+}
+
+void ControlLoop::OnOutputsWritten(const absl::Status& status) {
+  result_ = status;
+  history_.End(master_->phase(), master_->Status().reason(), servers_.continues_later());
+  master_->OnOutputsWritten();
+}
+
+void ControlLoop::OnStateSaved(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
+  master_->OnStateSaved(incarnation, checkpoint, status);
+  NoteChange();
+}
+
+std::vector<v1::Statistic> ControlLoop::BestStatistics(uint64_t evaluation) const {
+  if (best_report_.evaluation() != evaluation) return {};
+  return {best_report_.statistics().begin(), best_report_.statistics().end()};
+}
+
+void ControlLoop::OnBestKept(const v1::BestState& score, const absl::Status& status) {
+  if (status.ok()) kept_ = score;
+  master_->OnBestKept(score.evaluation(), status);
+  NoteChange();
+}
+
+void ControlLoop::OnReplaced(const absl::Status& status) {
+  result_ = status;
+  over_ = true;
+}
+
+}  // namespace catchment

@@ -1,0 +1,407 @@
+#include "server/control/job_servers.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/job/job_text.h"
+#include "common/text.h"
+#include "common/wire/protocol.h"
+#include "server/shard/run_claim.h"
+
+namespace catchment {
+namespace {
+
+// More than the epochs that a master can have offered after it was copied for the last time.
+constexpr uint64_t kEpochsAhead = 1 << 16;
+// The time for which servers that do not answer are sent the command to stop.
+constexpr double kStopSeconds = 10;
+
+// Returns true if `address` is one of `listed`, an entry of --servers: the same, or with a port in place of 0.
+bool IsAddressOf(const std::string& listed, const std::string& address) {
+  const absl::string_view host = absl::StripSuffix(listed, ":0");
+  if (host.size() == listed.size()) return address == listed;
+  return absl::StartsWith(address, absl::StrCat(host, ":"));
+}
+
+}  // namespace
+
+std::string DescribeEnd(const Master& master) {
+  return DescribeEnd(v1::JobStatus::Phase_Name(master.phase()), master.Status().reason());
+}
+
+v1::Run RunAt(const RunOptions& options, const std::string& address) {
+  v1::Run run;
+  run.set_id(options.run_id);
+  run.set_job(options.job.name());
+  run.set_master(address);
+  run.set_token_key(options.token_key);
+  return run;
+}
+
+JobServers::JobServers(const RunOptions* options, bool can_go_back, std::function<uint64_t()> own_version,
+                       Master* master, RunHistory* history, const Clock* clock)
+    : options_(*options),
+      can_go_back_(can_go_back),
+      own_version_(std::move(own_version)),
+      master_(*master),
+      history_(*history),
+      clock_(*clock),
+      begun_(clock_.Now()),
+      servers_(options_.num_servers),
+      schedule_(options_.num_servers) {}
+
+void JobServers::Restore(const RunOptions::Restored& from) {
+  for (size_t s = 0; s < std::min<size_t>(servers_.size(), from.copy.servers_size()); ++s) {
+    const v1::ServerImage& image = from.copy.servers(static_cast<int>(s));
+    Server& server = servers_[s];
+    server.epoch = image.epoch();
+    server.offered_epoch = image.offered_epoch() + kEpochsAhead;
+    if (s == 0) continue;
+    server.address = image.address();
+    server.instance = image.instance();
+    server.last_heard = clock_.Now();
+  }
+  servers_[0].epoch = from.epoch;
+}
+
+void JobServers::Save(v1::MasterCopy* copy) const {
+  for (const Server& server : servers_) {
+    v1::ServerImage* const image = copy->add_servers();
+    image->set_address(server.address);
+    image->set_instance(server.instance);
+    image->set_epoch(server.epoch);
+    image->set_offered_epoch(server.offered_epoch);
+  }
+}
+
+std::vector<std::string> JobServers::Addresses() const {
+  std::vector<std::string> addresses;
+  for (const Server& server : servers_) addresses.push_back(server.address);
+  return addresses;
+}
+
+bool JobServers::AllHere() const {
+  return std::none_of(servers_.begin(), servers_.end(),
+                      [](const Server& one) { return one.address.empty(); });
+}
+
+std::string JobServers::DescribeMissing() const {
+  const auto here =
+      std::count_if(servers_.begin(), servers_.end(), [](const Server& one) { return !one.address.empty(); });
+  std::string text = absl::StrCat("waiting for servers: ", here, " of ", servers_.size(), " have registered");
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    if (!servers_[s].address.empty() || servers_[s].failure.empty()) continue;
+    absl::StrAppend(&text, "; server ", s, " has ended: ", servers_[s].failure);
+  }
+  return text;
+}
+
+// -------------------------------------------------------------------------------------------------- standbys
+
+bool JobServers::HasStandbys() const { return catchment::HasStandbys(options_.job, options_.num_servers); }
+
+void JobServers::SetStandby(size_t server, v1::ShardCommand* command) const {
+  const std::string& address = servers_[StandbyOf(server)].address;
+  if (address.empty()) return;
+  v1::ShardCommand::Standby* const standby = command->mutable_standby();
+  standby->set_address(address);
+  standby->set_epoch(servers_[server].epoch);
+  standby->set_keeps_epoch(KeptBy(server).epoch);
+}
+
+std::optional<v1::ShardCommand::Standby> JobServers::StandbyOfMaster() const {
+  if (!HasStandbys() || !AllHere()) return std::nullopt;
+  v1::ShardCommand command;
+  SetStandby(0, &command);
+  return command.standby();
+}
+
+// ---------------------------------------------------------------------------------------------- registration
+
+bool JobServers::HasEndedWithout(const v1::RegisterServerRequest& request) {
+  if (!master_.ended() || request.index() == 0 || request.index() >= servers_.size()) return false;
+  Server& server = servers_[request.index()];
+  if (server.instance == request.server_instance()) return false;
+  server.gone = true;
+  return master_.phase() != v1::JobStatus::FAILED;
+}
+
+void JobServers::NoteFailure(const v1::RegisterServerRequest& request) {
+  if (request.index() >= servers_.size()) return;
+  std::string& failure = servers_[request.index()].failure;
+  if (failure == OneLine(request.failure())) return;
+  failure = OneLine(request.failure());
+  master_.AddEvent(absl::StrCat("server ", request.index(), " has ended: ", failure));
+}
+
+bool JobServers::MustRestore(const v1::RegisterServerRequest& request) const {
+  const Server& server = servers_[request.index()];
+  const bool replaces = !server.address.empty() && server.instance != request.server_instance();
+  return HasStandbys() && replaces && request.epoch() == 0 && !request.cannot_restore() &&
+         master_.has_begun() && !master_.ended();
+}
+
+bool JobServers::MustBeginAgain(const v1::RegisterServerRequest& request) const {
+  const bool of_another_run = request.run().id() != 0 && request.run().id() != options_.run_id;
+  // A restored shard is that of the run, whatever the run began with.
+  if (request.epoch() > 0 && request.run().id() == options_.run_id) return false;
+  return of_another_run || request.resumed_checkpoint() != options_.resumed_checkpoint;
+}
+
+absl::Status JobServers::CheckRun(const v1::RegisterServerRequest& request) const {
+  const std::string server = absl::StrCat("server ", request.index(), " at ", request.address());
+  if (absl::Status status =
+          CheckProtocolVersion(server, request.protocol_version(), request.build(), "this master");
+      !status.ok()) {
+    return status;
+  }
+  const bool can_begin_again = can_go_back_ && request.job_fingerprint() == JobFingerprint(options_.job);
+  if (can_begin_again || request.run().id() == 0 || request.run().id() == options_.run_id)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(server, " belongs to ", Describe(request.run()), ", but this master started ",
+                   Describe(RunAt(options_, servers_[0].address)), ": the server exits; restart it"));
+}
+
+absl::Status JobServers::CheckPlace(const v1::RegisterServerRequest& request) const {
+  const uint32_t index = request.index();
+  if (request.job_fingerprint() != JobFingerprint(options_.job)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", index, " has a different job file than the master; give all servers the same --job"));
+  }
+  if (!options_.servers.empty() && !IsAddressOf(options_.servers[index], request.address())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", index, " is at ", request.address(), ", and the master's --servers has ",
+                     options_.servers[index], " for it; give all servers the same --servers"));
+  }
+  const Server& server = servers_[index];
+  if (server.address.empty() || server.address == request.address()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("server ", index, " is at ", server.address,
+                                                    " already; every server needs its own index"));
+}
+
+absl::Status JobServers::Check(const v1::RegisterServerRequest& request) {
+  if (request.index() == 0 || request.index() >= servers_.size() ||
+      request.num_servers() != servers_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", request.index(), " of ", request.num_servers(), " does not fit a job of ",
+                     servers_.size(), " servers; give all servers the same --servers"));
+  }
+  if (absl::Status status = CheckRun(request); !status.ok()) {
+    LOG(WARNING) << status.message();
+    return status;
+  }
+  if (absl::Status status = CheckPlace(request); !status.ok()) return status;
+  if (loss_) return absl::UnavailableError("the job goes back to a checkpoint");
+  const Server& server = servers_[request.index()];
+  const bool replaces = !server.address.empty() && server.instance != request.server_instance();
+  if (MustRestore(request)) return absl::OkStatus();
+  const bool of_this_run = request.run().id() == options_.run_id && request.epoch() > 0;
+  if (of_this_run && request.epoch() < server.epoch) {
+    return absl::FailedPreconditionError(absl::StrCat("another process has taken the shard of server ",
+                                                      request.index(), " over: this one ends"));
+  }
+  const bool restored = of_this_run && request.epoch() > server.epoch;
+  if (replaces && restored) return absl::OkStatus();
+  if (replaces && master_.has_begun()) return OnRestarted(request.index());
+  if (!of_this_run && !can_go_back_ && request.resumed_checkpoint() != options_.resumed_checkpoint) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
+                                                      request.resumed_checkpoint(), ", the master with ",
+                                                      options_.resumed_checkpoint,
+                                                      " (0: none); give all servers the same --resume "
+                                                      "and --checkpoint_dir"));
+  }
+  return absl::OkStatus();
+}
+
+v1::RegisterServerReply JobServers::Accept(const v1::RegisterServerRequest& request) {
+  v1::RegisterServerReply reply;
+  reply.set_run_id(options_.run_id);
+  if (MustRestore(request)) {
+    const size_t standby = StandbyOf(request.index());
+    reply.set_restore_from(servers_[standby].address);
+    reply.set_restore_epoch(++servers_[request.index()].offered_epoch);
+    LOG(INFO) << "server " << request.index() << " was started again, and restores its shard from server "
+              << standby;
+  } else if (MustBeginAgain(request)) {
+    history_.NoteLostVersion(request.version());
+    reply.set_go_back(true);
+    reply.set_checkpoint(options_.resumed_checkpoint);
+  } else {
+    Admit(request);
+    if (HasStandbys()) reply.set_keeps_epoch(KeptBy(request.index()).epoch);
+  }
+  return reply;
+}
+
+void JobServers::OnRestored(const v1::RegisterServerRequest& request) {
+  Server& server = servers_[request.index()];
+  server.epoch = request.epoch();
+  history_.CountRestoration();
+  master_.AddEvent(absl::StrCat(
+      "server ", request.index(), " was lost, and has restored its shard at version ", request.version(),
+      " from its standby, server ", StandbyOf(request.index()), "; no update is computed again"));
+}
+
+void JobServers::Admit(const v1::RegisterServerRequest& request) {
+  Server& server = servers_[request.index()];
+  if (server.instance == request.server_instance()) return;
+  if (server.address.empty()) {
+    LOG(INFO) << "server " << request.index() << " is at " << request.address();
+    server.address = request.address();
+  } else if (request.epoch() > server.epoch) {
+    OnRestored(request);
+  } else {
+    master_.OnServerReplaced(request.index(), server.address);
+  }
+  server.last_heard = clock_.Now();
+  server.instance = request.server_instance();
+  schedule_.Forget(static_cast<int>(request.index()));
+  if (!AllHere()) return;
+  v1::RunRecord* const record = history_.Change();
+  record->clear_servers();
+  for (const Server& one : servers_) record->add_servers(one.address);
+}
+
+absl::Status JobServers::OnRestarted(size_t server) {
+  if (!can_go_back_ || master_.stop_requested()) return FailRestarted(server);
+  const std::string name = absl::StrCat("server ", server);
+  if (master_.ended()) {
+    servers_[server].gone = true;
+    return absl::FailedPreconditionError(DescribeEnd(master_));
+  }
+  if (!loss_) {
+    loss_ = RunLoss{.process = name,
+                    .version = std::max(master_.highest_version(), own_version_()),
+                    .workers = master_.num_connected_workers(),
+                    .evaluators = master_.expected_evaluators(),
+                    .next_incarnation = master_.next_incarnation()};
+  }
+  return absl::UnavailableError(absl::StrCat(name, " was restarted: the job goes back to a checkpoint"));
+}
+
+absl::Status JobServers::FailRestarted(size_t server) {
+  const std::string reason =
+      absl::StrCat("server ", server, " at ", servers_[server].address,
+                   " was restarted during the job and has lost its shard; ", RecoveryAdvice());
+  servers_[server].gone = true;
+  master_.Fail(reason);
+  return absl::FailedPreconditionError(reason);
+}
+
+std::string JobServers::RecoveryAdvice() const {
+  const uint64_t last = std::max(master_.Status().last_checkpoint(), options_.resumed_checkpoint);
+  if (last == 0) return "no checkpoint is complete yet: start all servers again from the beginning";
+  return absl::StrCat("start all servers again with --resume to continue from checkpoint ", last);
+}
+
+void JobServers::CheckForMissing() {
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  if (!options_.loss || master_.ended() || clock_.Now() - begun_ <= limit) return;
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    if (!servers_[s].address.empty()) continue;
+    continues_later_ = true;
+    const std::string where = options_.servers.empty() ? "" : absl::StrCat(" at ", options_.servers[s]);
+    const std::string& why = servers_[s].failure;
+    return master_.Fail(
+        absl::StrCat(options_.loss->process, " was lost, and server ", s, where, " has not come back for ",
+                     limit, " s", why.empty() ? "" : absl::StrCat(" (it ended: ", why, ")"),
+                     "; start all servers again with --resume ", "to continue from the last checkpoint"));
+  }
+}
+
+// ------------------------------------------------------------------------------------------------- commands
+
+CommandSchedule::Wanted JobServers::WantedOf(const v1::ShardCommand& command) const {
+  return {command.generation(), command.checkpoint(), command.stop(), master_.phase()};
+}
+
+bool JobServers::HasDueAtOnce(const v1::ShardCommand& command) const {
+  const CommandSchedule::Wanted wanted = WantedOf(command);
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    if (Commandable(s) && schedule_.IsDueAtOnce(static_cast<int>(s), wanted)) return true;
+  }
+  return false;
+}
+
+std::vector<ServerCommand> JobServers::TakeDue(const v1::ShardCommand& command,
+                                               const std::function<v1::ShardCommand()>& with_rosters) {
+  std::vector<ServerCommand> due;
+  std::optional<v1::ShardCommand> rosters;
+  const CommandSchedule::Wanted wanted = WantedOf(command);
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    if (!Commandable(s)) continue;
+    const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_.num_workers());
+    if (!content) continue;
+    ServerCommand& one = due.emplace_back(
+        ServerCommand{static_cast<int>(s), servers_[s].address, command, content->answer_seconds});
+    if (content->rosters && !rosters) rosters = with_rosters();
+    if (content->rosters) *one.command.mutable_rosters() = rosters->rosters();
+    one.command.set_without_statistics(!content->statistics);
+    one.command.set_server_instance(servers_[s].instance);
+    if (HasStandbys()) SetStandby(s, &one.command);
+  }
+  return due;
+}
+
+bool JobServers::OnAnswer(int server, const v1::ShardCommand& command,
+                          const absl::StatusOr<v1::ShardReport>& answer) {
+  // Another process may have registered in the meantime.
+  const bool current = servers_[server].instance == command.server_instance();
+  schedule_.End(server, answer.ok() && current ? &*answer : nullptr);
+  if (current && answer.ok()) {
+    servers_[server].stopped |= command.stop();
+    servers_[server].last_heard = clock_.Now();
+  } else if (current) {
+    OnNoAnswer(server, answer.status(), command.stop());
+  }
+  return current && answer.ok();
+}
+
+void JobServers::OnNoAnswer(int server, const absl::Status& why, bool stop) {
+  // A process that restores its shard from its standby registers when it has.
+  const bool restores = absl::IsNotFound(why) && HasStandbys() && !stop;
+  if ((absl::IsNotFound(why) || absl::IsFailedPrecondition(why)) && !restores) {
+    OnRefused(server, why, stop);
+    return;
+  }
+  const Server& one = servers_[server];
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  if (clock_.Now() - one.last_heard <= limit || stop) return;
+  continues_later_ |= !master_.ended();
+  master_.Fail(absl::StrCat(
+      "server ", server, " at ", one.address,
+      absl::IsInvalidArgument(why) ? " gave no valid answer for " : " was unreachable for ", limit, " s (",
+      why.message(), "); start all servers again with --resume to continue from the last checkpoint"));
+}
+
+void JobServers::OnRefused(int server, const absl::Status& why, bool stop) {
+  // The process that should exit has already gone.
+  servers_[server].stopped |= stop;
+  if (absl::IsFailedPrecondition(why)) {
+    master_.Fail(absl::StrCat("server ", server, " at ", servers_[server].address,
+                              " refuses this job: ", why.message()));
+  } else if (master_.has_begun()) {
+    OnRestarted(server).IgnoreError();
+  }
+}
+
+bool JobServers::StopIsKnown(double since) const {
+  const double now = clock_.Now();
+  if (now - since >= kStopSeconds) return true;
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    const Server& server = servers_[s];
+    const bool reachable =
+        s == 0 || (!server.address.empty() && !server.gone && now - server.last_heard <= limit);
+    if (reachable && !server.stopped) return false;
+  }
+  return true;
+}
+
+}  // namespace catchment

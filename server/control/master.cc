@@ -1,0 +1,544 @@
+#include "server/control/master.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/data_sources.h"
+#include "common/job/divergence.h"
+#include "common/text.h"
+#include "server/control/budget.h"
+#include "server/control/data_ledger.h"
+
+namespace catchment {
+namespace {
+
+// The limit for calls of one kind by all workers together.
+constexpr double kMostCallsPerSecond = 200;
+// The shortest interval between two heartbeats of a worker.
+constexpr double kHeartbeatSeconds = 0.5;
+// The interval at which a worker that has left asks whether the last checkpoint is recorded.
+constexpr double kStaySeconds = 0.1;
+// A worker that has lost its connection to a server is lost after this number of missed heartbeats.
+constexpr double kMissedHeartbeats = 3;
+
+std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
+  std::vector<TensorSpec> tensors;
+  for (const v1::TensorInfo& tensor : request.tensors()) {
+    tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
+  }
+  return tensors;
+}
+
+// Returns the number of training samples that the job's file states; 0: a worker counts them.
+uint64_t StatedTrainSamples(const v1::Job& job) {
+  if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) return 0;
+  const DataShape data = ShapeOf(job.data());
+  return data.counted ? 0 : static_cast<uint64_t>(data.train_samples);
+}
+
+v1::Job WithoutModel(v1::Job job) {
+  job.clear_model();
+  return job;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<TensorSpec> tensors,
+                                                       int num_shards, const Clock* clock,
+                                                       const std::optional<v1::MasterState>& resumed) {
+  const v1::MasterState from = resumed.value_or(v1::MasterState());
+  if (absl::Status status = CheckMasterState(from); !status.ok()) return status;
+  return std::unique_ptr<Master>(new Master(std::move(job), std::move(tensors), num_shards, clock, from));
+}
+
+Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, const Clock* clock,
+               const v1::MasterState& from)
+    : job_(std::move(job)),
+      settings_(WithoutModel(job_)),
+      tensors_(std::move(tensors)),
+      clock_(clock),
+      pace_(PaceOf(job_)),
+      synchronous_(pace_.synchronous),
+      from_(from),
+      events_(job_.workers()),
+      membership_(job_.faults().heartbeat_timeout_seconds(), from.next_incarnation(), &events_,
+                  NumGroups(job_.algorithm().consistency())),
+      rosters_(synchronous_ ? from.version() : 0),
+      state_machine_(static_cast<int>(job_.workers()), from.wall_seconds()),
+      shard_reports_(num_shards),
+      schedule_(job_.checkpoint(), synchronous_, from.version()),
+      granted_(from.version()),
+      checkpoints_(num_shards),
+      evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
+      early_stopping_(job_.evaluation(), from.best(), from.last_score()),
+      marks_(num_shards),
+      watch_(job_.faults().stuck_seconds(), job_.faults().heartbeat_timeout_seconds()) {
+  const v1::Schedule& schedule = job_.optimizer().schedule();
+  if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
+  if (from.train_samples() > 0) OpenLedger(from.train_samples());
+  EndIfEnough();
+}
+
+double Master::done_epochs() const {
+  return static_cast<double>(ledger_->done_samples()) /
+         static_cast<double>(SamplesPerEpoch(job_, train_samples_));
+}
+
+void Master::OpenLedger(uint64_t train_samples) {
+  train_samples_ = train_samples;
+  total_samples_ = BudgetOf(job_, train_samples).total_samples;
+  ledger_ = MakeDataLedger(job_, train_samples, from_);
+  // Workers that have left may have begun training, though none was assigned samples.
+  if (schedule_.last().number > 0) ledger_->AwaitCheckpoint(true);
+}
+
+// ------------------------------------------------------------------------------------------- membership
+
+absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request,
+                                                   const std::string& address) {
+  if (phase() == v1::JobStatus::FAILED) {
+    return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
+  }
+  if (absl::Status status = CheckFits(request); !status.ok()) return status;
+  if (absl::Status status = CheckIsNotBarred(request, address.empty() ? request.host() : address);
+      !status.ok()) {
+    return status;
+  }
+  if (!membership_.HasRoom(request.role())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
+                     Membership::kMaxEvaluators, " evaluators"));
+  }
+  const Member& member = *membership_.Register(request, clock_->Now(), address);
+  if (member.role == v1::WORKER && train_samples_ != request.train_samples())
+    OpenLedger(request.train_samples());
+  if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
+    rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
+  }
+  expected_evaluators_ = std::max(expected_evaluators_, membership_.num_evaluators());
+  v1::RegisterReply reply;
+  reply.set_worker(member.index);
+  reply.set_incarnation(member.incarnation);
+  reply.set_heartbeat_timeout_seconds(membership_.heartbeat_timeout_seconds());
+  reply.set_restore_state(
+      member.role == v1::WORKER && !state_machine_.begun() &&
+      std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);
+  Advance();
+  return reply;
+}
+
+absl::Status Master::CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const {
+  const double seconds = watch_.BarredFor(origin, clock_->Now());
+  if (request.role() != v1::WORKER || seconds == 0 || membership_.num_workers() == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the worker (", request.host(), ":", request.pid(), ") may register in ", std::ceil(seconds),
+      " s: workers from ", origin,
+      " made no progress more than once and held up the others; if their steps take so long, set a "
+      "higher faults.stuck_seconds"));
+}
+
+absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
+  const std::string where = absl::StrCat("(", request.host(), ":", request.pid(), ")");
+  const std::string difference = DescribeDifference(tensors_, TensorsOf(request));
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker ", where, " builds a different model than the servers: ", difference,
+                     "; start workers and servers of the same version of Catchment"));
+  }
+  if (request.role() != v1::WORKER) return absl::OkStatus();
+  return CheckTrainSamples(request);
+}
+
+absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const {
+  const auto wrong = [&request](const auto&... what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker (", request.host(), ":", request.pid(), ") has ", what...));
+  };
+  const uint64_t samples = request.train_samples();
+  if (samples == 0) return wrong("no training samples; see the job's data");
+  if (const uint64_t stated = StatedTrainSamples(job_); stated > 0 && samples != stated) {
+    return wrong(samples, " training samples, and the job's data have ", stated,
+                 "; start workers and servers of the same version of Catchment");
+  }
+  if (train_samples_ == 0 || samples == train_samples_ || TrainSamplesAreOpen()) return absl::OkStatus();
+  const std::vector<const Member*> workers = membership_.workers();
+  return wrong(samples, " training samples, and the job has ", train_samples_,
+               workers.empty() ? "" : absl::StrCat(", as ", workers.front()->name(), " has"),
+               "; give all workers, and a resumed job, the same data");
+}
+
+bool Master::TrainSamplesAreOpen() const {
+  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_;
+}
+
+absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::StatusOr<Member*> member =
+      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
+  if (!member.ok()) return member.status();
+  if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
+  Advance();
+  v1::HeartbeatReply reply;
+  reply.set_again_in_seconds(Spread(kHeartbeatSeconds));
+  if (!state_machine_.cut_short()) return reply;
+  reply.set_stop(true);
+  reply.set_reason(state_machine_.reason());
+  return reply;
+}
+
+double Master::Spread(double seconds) const {
+  return std::max(seconds, (membership_.num_workers() + staying_.size()) / kMostCallsPerSecond);
+}
+
+v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
+  Remove(request);
+  v1::LeaveReply reply;
+  if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(state_machine_.reason());
+  if (request.stays() && MustStay(request.incarnation())) {
+    const bool final = state_machine_.weights_are_final();
+    staying_[request.incarnation()] = final;
+    reply.set_weights_are_final(final);
+    reply.set_again_in_seconds(Spread(kStaySeconds));
+  } else if (staying_.erase(request.incarnation()) > 0) {
+    Advance();
+  }
+  return reply;
+}
+
+bool Master::MustStay(uint64_t incarnation) const {
+  if (state_machine_.awaits_last_checkpoint()) return true;
+  const auto staying = staying_.find(incarnation);
+  return job_.model().has_external() && phase() != v1::JobStatus::FAILED && staying != staying_.end() &&
+         !staying->second;
+}
+
+void Master::Remove(const v1::LeaveRequest& request) {
+  absl::StatusOr<Member*> found =
+      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
+  if (!found.ok()) return;
+  if (absl::Status status = Observe(request.progress(), *found); !status.ok()) {
+    AddOfMember(status.message());
+  }
+  const Member member = **found;
+  const std::string reason = !request.reason().empty() ? OneLine(request.reason())
+                             : request.failed()        ? "no reason given"
+                                                       : "it is done";
+  AddOfMember(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
+  membership_.Remove(member.role, member.index);
+  if (member.role == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
+  if (member.role == v1::WORKER) {
+    Release(member);
+    if (request.failed() && state_machine_.open() && membership_.num_workers() == 0) {
+      Fail(absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason));
+    }
+  }
+  Advance();
+}
+
+void Master::DismissWorkers() {
+  std::vector<Member> late;
+  for (const Member* worker : membership_.workers()) late.push_back(*worker);
+  for (const Member& worker : late) {
+    AddOfMember(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
+    membership_.Remove(worker.role, worker.index);
+    Release(worker);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------- shards
+
+absl::Status Master::OnShardReport(const v1::ShardReport& report) {
+  if (absl::Status status = shard_reports_.Update(report); !status.ok()) {
+    if (absl::IsFailedPrecondition(status)) {
+      Fail(absl::StrCat(status.message(), "; start all servers again with --resume"));
+    }
+    return status;
+  }
+  ApplyMarks(report);
+  TakeDisconnected(report);
+  for (const CheckpointTracker::Saved& saved : checkpoints_.Observe(report)) OnSavedByAll(saved);
+  // Later checkpoints have versions that no shard has passed.
+  if (ledger_ != nullptr && !held_.has_value()) {
+    ledger_->Forget(schedule_.LowestNeeded(shard_reports_.lowest_version()));
+  }
+  CheckForNonFinite(report);
+  Advance();
+  return absl::OkStatus();
+}
+
+void Master::TakeDisconnected(const v1::ShardReport& report) {
+  for (const v1::PushMark& mark : report.marks()) {
+    if (!mark.disconnected()) continue;
+    membership_.SetDisconnected(mark.worker(), mark.incarnation(), report.shard(),
+                                kMissedHeartbeats * Spread(kHeartbeatSeconds), clock_->Now());
+  }
+}
+
+void Master::OnServerReplaced(uint32_t index, const std::string& address) {
+  shard_reports_.Forget(index);
+  marks_.Forget(index);
+  events_.Add(absl::StrCat("server ", index, " at ", address, " was restarted before training began"));
+}
+
+void Master::AnnounceCheckpoint() {
+  if (state_machine_.state() != JobStateMachine::State::kTraining || held_.has_value()) return;
+  const bool announced = schedule_.Step({.now = clock_->Now(),
+                                         .earlier = checkpoints_.earlier(),
+                                         .version = shard_reports_.highest_version(),
+                                         .granted = granted_,
+                                         .reach = granted_ + VersionsPerPlan(),
+                                         .failing = !shard_reports_.save_error().empty(),
+                                         .draining = draining_,
+                                         .at_rest = draining_ && IsAtRest()},
+                                        rosters_.generation() + 1);
+  if (!announced) return;
+  ledger_->AwaitCheckpoint(true);
+  rosters_.Renew();
+  if (job_.checkpoint().worker_state()) BeginStates(schedule_.last());
+}
+
+void Master::BeginStates(const CheckpointSchedule::Announced& checkpoint) {
+  std::map<uint64_t, uint32_t> workers;
+  for (const Member* worker : membership_.workers()) {
+    // In synchronous mode, a worker that has not got its lease yet also takes part in the updates before the
+    // checkpoint.
+    const bool trains = synchronous_ ? rosters_.Since(checkpoint.version - 1, worker->incarnation).has_value()
+                                     : worker->granted_steps > 0;
+    if (trains) workers[worker->incarnation] = worker->index;
+  }
+  states_.Begin(checkpoint.number, checkpoint.version, std::move(workers));
+}
+
+void Master::OnSavedByAll(const CheckpointTracker::Saved& saved) {
+  // Ignores the checkpoint if another one has been announced in the meantime.
+  if (!schedule_.Settle(saved.number) && saved.number != state_machine_.final_checkpoint()) return;
+  held_ = saved;
+  MaybeComplete();
+}
+
+void Master::MaybeComplete() {
+  if (!held_.has_value() || !states_.IsComplete(held_->number)) return;
+  const CheckpointTracker::Saved held = *std::exchange(held_, std::nullopt);
+  Cut cut = CutOf(held);
+  const std::vector<uint32_t> with_state = states_.Saved(held.number);
+  if (!with_state.empty()) {
+    cut.state_is_saved = [this](uint64_t incarnation) { return states_.IsSaved(incarnation); };
+  }
+  complete_.push_back({held.number, held.shards, StateAt(cut)});
+  *complete_.back().state.mutable_worker_states() = {with_state.begin(), with_state.end()};
+  for (v1::SavedShard& shard : complete_.back().shards) {
+    shard.clear_incarnations();
+    shard.clear_settled_steps();
+  }
+  if (ledger_ != nullptr) ledger_->AwaitCheckpoint(false);
+}
+
+absl::Status Master::CheckStateIsWanted(uint64_t incarnation, uint64_t number) const {
+  if (states_.Awaits(incarnation, number)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", number, " does not wait for the state of incarnation ", incarnation));
+}
+
+void Master::OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Status& status) {
+  if (!states_.Awaits(incarnation, number)) return;
+  if (status.ok()) {
+    states_.SetSaved(incarnation);
+  } else {
+    AddOfMember(
+        absl::StrCat("checkpoint ", number, " will not include the state of a worker: ", status.message()));
+    states_.Remove(incarnation);
+  }
+  MaybeComplete();
+  Advance();
+}
+
+void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
+  record_error_ = std::string(status.message());
+  if (!status.ok()) return;
+  checkpoints_.SetRecorded(number);
+  std::erase_if(taken_, [number](const CompleteCheckpoint& one) { return one.number <= number; });
+  events_.Add(absl::StrCat("checkpoint ", number, " is saved"));
+  Advance();
+}
+
+std::string Master::SaveError() const {
+  const std::string error = shard_reports_.save_error();
+  return error.empty() ? record_error_ : error;
+}
+
+void Master::CheckForNonFinite(const v1::ShardReport& report) {
+  if (report.non_finite_version() > 0) {
+    Fail(absl::StrCat("server ", report.shard(), " has had a NaN or infinite weight since update ",
+                      report.non_finite_version(), ": ", kTrainingHasDiverged,
+                      "; lower optimizer.learning_rate, raise optimizer.schedule.warmup, or "
+                      "set optimizer.clip_norm, and resume from the last checkpoint with --resume"));
+    return;
+  }
+  const uint64_t limit = job_.faults().non_finite_limit();
+  if (limit == 0 || state_machine_.ended()) return;
+  for (const v1::WorkerStatistics& worker : report.workers()) {
+    if (worker.non_finite_in_a_row() < limit) continue;
+    Fail(absl::StrCat("worker ", worker.worker(), " sent ", worker.non_finite_in_a_row(),
+                      " contributions in a row with a NaN or an infinity: ", kTrainingHasDiverged,
+                      "; lower optimizer.learning_rate, or raise optimizer.schedule.warmup"));
+    return;
+  }
+}
+
+v1::ShardCommand Master::Command(bool rosters) const {
+  v1::ShardCommand command;
+  command.set_generation(rosters_.generation());
+  if (rosters) rosters_.Fill(&command);
+  command.set_total_samples(total_samples_);
+  if (plateau_) command.set_plateau_factor(plateau_->factor());
+  if (state_machine_.final_checkpoint() > 0) {
+    command.set_checkpoint(state_machine_.final_checkpoint());
+  } else {
+    command.set_checkpoint(schedule_.last().number);
+    command.set_checkpoint_version(schedule_.last().version);
+  }
+  command.set_stop(Over());
+  if (phase() == v1::JobStatus::FAILED) command.set_failure(state_machine_.reason());
+  command.set_training(training());
+  return command;
+}
+
+std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() {
+  taken_.insert(taken_.end(), complete_.begin(), complete_.end());
+  return std::exchange(complete_, {});
+}
+
+v1::MasterState Master::StateAt(const Cut& cut) const {
+  v1::MasterState state;
+  if (ledger_ != nullptr) state = ledger_->StateAt(cut);
+  state.set_train_samples(train_samples_);  // of which an epoch may have left some out
+  state.set_next_incarnation(membership_.next_incarnation());
+  state.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
+  state.set_next_evaluation(evaluations_.next());
+  if (plateau_) *state.mutable_plateau() = plateau_->state();
+  *state.mutable_best() = early_stopping_.state();
+  *state.mutable_last_score() = early_stopping_.last_score();
+  return state;
+}
+
+// ------------------------------------------------------------------------------------------ job states
+
+void Master::Stop(const std::string& reason) {
+  state_machine_.RequestStop(OneLine(reason));
+  if (job_.checkpoint().worker_state() && state_machine_.state() == JobStateMachine::State::kTraining) {
+    draining_ = true;
+    ledger_->Close();
+  }
+  Advance();
+}
+
+bool Master::IsAtRest() const {
+  if (synchronous_) return true;
+  const std::vector<const Member*> workers = membership_.workers();
+  return std::all_of(workers.begin(), workers.end(),
+                     [this](const Member* worker) { return HasPushedAll(*worker); });
+}
+
+bool Master::Drains() const {
+  if (!draining_ || membership_.num_workers() == 0 || !SaveError().empty()) return false;
+  const CheckpointSchedule::Announced& last = schedule_.last();
+  const bool announced = synchronous_ ? granted_ <= last.version : last.at_rest;
+  return !announced || checkpoints_.recorded() < last.number;
+}
+
+void Master::StopNow(const std::string& reason) {
+  if (state_machine_.ended()) return;
+  state_machine_.StopNow(OneLine(reason), clock_->Now());
+  OnStateEntered();
+}
+
+void Master::Fail(const std::string& reason) {
+  if (state_machine_.ended()) return;
+  state_machine_.Fail(reason, clock_->Now());
+  OnStateEntered();
+}
+
+void Master::OnOutputsWritten() {
+  if (!state_machine_.ended()) return;
+  state_machine_.OutputsWritten();
+  Advance();
+}
+
+void Master::ExtendDeadlines(double seconds) {
+  membership_.ExtendDeadlines(seconds, clock_->Now());
+  watch_.Extend(seconds);
+}
+
+void Master::Tick() {
+  const double now = clock_->Now();
+  events_.Tick(now);
+  for (const Member& member : membership_.TakeExpired(now)) {
+    if (member.role == v1::WORKER) Release(member);
+  }
+  if (state_machine_.overdue(now, LeavePatience())) DismissWorkers();
+  WatchProgress();
+  Advance();
+}
+
+void Master::Advance() {
+  if (ledger_ != nullptr) {
+    evaluations_.Observe(done_epochs());
+  }
+  while (state_machine_.Step(GatherFacts(), clock_->Now())) OnStateEntered();
+  AnnounceCheckpoint();
+}
+
+JobStateMachine::Facts Master::GatherFacts() const {
+  JobStateMachine::Facts facts;
+  facts.workers = membership_.num_workers();
+  facts.evaluators = membership_.num_evaluators();
+  facts.expected_evaluators = expected_evaluators_;
+  facts.evaluator_patience = std::max(job_.faults().heartbeat_timeout_seconds(), kEvaluatorSeconds);
+  facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
+  facts.drains = Drains();
+  facts.settled =
+      shard_reports_.all_reported() && shard_reports_.lowest_generation() >= rosters_.generation();
+  facts.highest_version = shard_reports_.highest_version();
+  facts.bytes_pushed = shard_reports_.bytes_pushed();
+  facts.earlier_checkpoint = checkpoints_.earlier();
+  facts.used_checkpoint = schedule_.UsedNumber(shard_reports_.highest_version());
+  facts.saved = checkpoints_.AllSaved(state_machine_.final_checkpoint()) &&
+                checkpoints_.recorded() >= state_machine_.final_checkpoint();
+  facts.save_error = SaveError();
+  facts.evaluated = evaluations_.final_done() && !membership_.HasEvaluator(best_awaited_from_);
+  facts.watched = clock_->Now() < watched_until_;
+  facts.staying = static_cast<int>(staying_.size());
+  return facts;
+}
+
+void Master::OnStateEntered() {
+  switch (state_machine_.state()) {
+    case JobStateMachine::State::kWaiting:
+      AddOfMember(state_machine_.reason());
+      break;
+    case JobStateMachine::State::kTraining:
+      meter_.Restart(clock_->Now());
+      AddOfMember(absl::StrCat("training with ", membership_.num_workers(), " workers"));
+      break;
+    case JobStateMachine::State::kLeaving:
+      events_.Add(state_machine_.cut_short() ? state_machine_.reason() : "the budget is spent");
+      break;
+    case JobStateMachine::State::kEvaluating:
+      evaluations_.DemandFinal();
+      break;
+    case JobStateMachine::State::kEnded:
+      events_.Add(absl::StrCat("the job has ended: ", v1::JobStatus::Phase_Name(phase()),
+                               state_machine_.reason().empty() ? "" : ", ", state_machine_.reason()));
+      break;
+    case JobStateMachine::State::kSaving:
+      rosters_.Renew();
+      break;
+    case JobStateMachine::State::kSettling:
+    case JobStateMachine::State::kOver:
+      break;
+  }
+}
+
+}  // namespace catchment

@@ -1,0 +1,104 @@
+// The part of the master that handles evaluations: requests, scores, and the weights of the best one.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/model_file.h"
+#include "server/control/master.h"
+
+namespace catchment {
+
+absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  absl::StatusOr<Member*> member = membership_.RenewEvaluator(request.incarnation(), clock_->Now());
+  Advance();
+  if (state_machine_.ended()) {
+    v1::GetEvaluationReply over;
+    over.set_stop(true);
+    return over;
+  }
+  if (!member.ok()) return member.status();
+  // An evaluator that asks for the next evaluation has sent the weights of the last one, or has given up.
+  if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
+  return evaluations_.Current(
+      {ledger_ == nullptr ? 0 : ledger_->done_samples(), state_machine_.trained_seconds(clock_->Now())});
+}
+
+absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
+  absl::StatusOr<Member*> member = membership_.RenewEvaluator(report.incarnation(), clock_->Now());
+  if (!member.ok()) return member.status();
+  if (absl::Status status =
+          CheckStatistics(tensors_, job_.model().has_external(),
+                          absl::MakeConstSpan(report.statistics().data(), report.statistics_size()));
+      !status.ok()) {
+    return status;
+  }
+  if (evaluations_.Report(report)) {
+    FollowPlateau();
+    RecordScore();
+  }
+  v1::ReportEvaluationReply reply;
+  // A repeated report gets the same answer.
+  reply.set_keep(best_wanted_.evaluation() > 0 && report.evaluation() == best_wanted_.evaluation());
+  if (reply.keep()) best_awaited_from_ = report.incarnation();
+  Advance();
+  return reply;
+}
+
+void Master::RecordScore() {
+  const v1::EvaluationReport& report = evaluations_.last();
+  const double samples = static_cast<double>(report.samples());
+  v1::BestState score;
+  score.set_evaluation(report.evaluation());
+  score.set_loss(report.loss_sum() / samples);
+  score.set_accuracy(static_cast<double>(report.correct()) / samples);
+  score.set_samples(evaluations_.last_moment().samples);
+  early_stopping_.Observe(score);
+  if (job_.evaluation().keep_best() && IsWanted(score)) best_wanted_ = score;
+  EndIfEnough();
+}
+
+bool Master::IsWanted(const v1::BestState& score) const {
+  // The file may have the weights of a run that was lost, which are better than all of this run. If those of the best
+  // evaluation could not be saved, any that are better than the file's are wanted.
+  const bool best_is_kept = !early_stopping_.IsBetter(early_stopping_.state(), kept_);
+  const bool better_are_awaited = best_awaited_from_ != 0 && !early_stopping_.IsBetter(score, best_wanted_);
+  return !best_is_kept && !better_are_awaited && early_stopping_.IsBetter(score, kept_);
+}
+
+void Master::EndIfEnough() {
+  if (!early_stopping_.enough().empty()) state_machine_.EndEarly(early_stopping_.enough());
+}
+
+absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {
+  absl::StatusOr<Member*> member = membership_.RenewEvaluator(incarnation, clock_->Now());
+  if (!member.ok()) return member.status();
+  const uint64_t expected = best_wanted_.evaluation();
+  if (expected > 0 && evaluation == expected) return best_wanted_;
+  const std::string wanted = expected > 0 ? absl::StrCat("those of evaluation ", expected) : "none";
+  const std::string refusal =
+      absl::StrCat("the weights of evaluation ", evaluation, " are refused: expected ", wanted);
+  AddOfMember(absl::StrCat((*member)->name(), ": ", refusal));
+  return absl::FailedPreconditionError(refusal);
+}
+
+void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
+  if (!status.ok()) {
+    AddOfMember(absl::StrCat("the weights of evaluation ", evaluation, " were not saved: ", status.message(),
+                             "; those of the previous best evaluation, if any, are kept"));
+  }
+  if (evaluation == best_wanted_.evaluation()) {
+    best_awaited_from_ = 0;
+    if (status.ok()) kept_ = std::exchange(best_wanted_, {});
+  }
+  Advance();
+}
+
+void Master::FollowPlateau() {
+  const v1::EvaluationReport& report = evaluations_.last();
+  if (!plateau_ || !plateau_->Observe(report.loss_sum() / static_cast<double>(report.samples()))) return;
+  events_.Add(absl::StrCat("the test loss has not fallen below ", plateau_->state().best(), " for ",
+                           job_.optimizer().schedule().patience() + 1,
+                           " evaluations: the learning rate is now multiplied by ", plateau_->factor()));
+}
+
+}  // namespace catchment

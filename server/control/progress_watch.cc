@@ -1,0 +1,94 @@
+#include "server/control/progress_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace catchment {
+namespace {
+
+// A worker without progress is reported after this number of heartbeat timeouts, or of its mean steps if that
+// is longer.
+constexpr double kTimeouts = 3;
+constexpr double kSteps = 10;
+// A worker is never considered stuck within the time of this number of its mean steps.
+constexpr double kStuckSteps = 20;
+// Processes that are remembered, and the doublings of their limits.
+constexpr size_t kMostProcesses = 10'000;
+constexpr uint32_t kMostDoublings = 20;
+
+}  // namespace
+
+ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& work, double now) {
+  const auto [found, is_new] = workers_.try_emplace(incarnation);
+  Watched& watched = found->second;
+  const Work& last = watched.last;
+  const bool progress = is_new || !work.to_do || work.granted > last.granted ||
+                        work.reported > last.reported || work.answered > last.answered ||
+                        work.states_saved > last.states_saved;
+  if (progress) watched.since = now;
+  if (is_new) {
+    watched.first_at = now;
+    watched.answered_at_first = work.answered;
+  }
+  if (is_new || work.answered > last.answered) watched.answered_at = now;
+  watched.last = work;
+  const double seconds = now - watched.since;
+  watched.verdict = Verdict::kFine;
+  if (seconds >= std::max(kTimeouts * heartbeat_timeout_seconds_, kSteps * work.mean_step_seconds)) {
+    watched.verdict = Verdict::kNoProgress;
+  }
+  if (const double limit = Limit(work); limit > 0 && seconds >= limit) watched.verdict = Verdict::kStuck;
+  return watched.verdict;
+}
+
+double ProgressWatch::Limit(const Work& work) const {
+  if (stuck_seconds_ == 0) return 0;
+  const auto stuck = times_stuck_.find(work.process);
+  const double patience = stuck_seconds_ * std::exp2(stuck == times_stuck_.end() ? 0 : stuck->second);
+  return std::max(patience, kStuckSteps * work.mean_step_seconds);
+}
+
+void ProgressWatch::NoteStuck(const std::string& process) {
+  if (times_stuck_.size() >= kMostProcesses) times_stuck_.clear();
+  uint32_t& times = times_stuck_[process];
+  times = std::min(times + 1, kMostDoublings);
+}
+
+void ProgressWatch::Bar(const std::string& address, double seconds, uint64_t incarnation,
+                        uint64_t next_incarnation, double now) {
+  if (addresses_.size() >= kMostProcesses) addresses_.clear();
+  Address& from = addresses_[address];
+  if (incarnation < from.counts_from) return;
+  from.counts_from = next_incarnation;
+  from.times = std::min(from.times + 1, kMostDoublings);
+  if (from.times > 1) from.barred_until = now + seconds * std::exp2(from.times - 1);
+}
+
+double ProgressWatch::BarredFor(const std::string& address, double now) const {
+  const auto found = addresses_.find(address);
+  return found == addresses_.end() ? 0 : std::max(0.0, found->second.barred_until - now);
+}
+
+double ProgressWatch::SecondsPerAnswer(uint64_t incarnation) const {
+  const auto found = workers_.find(incarnation);
+  if (found == workers_.end()) return 0;
+  const Watched& watched = found->second;
+  const uint64_t answers = watched.last.answered - watched.answered_at_first;
+  return answers == 0 ? 0 : (watched.answered_at - watched.first_at) / static_cast<double>(answers);
+}
+
+double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {
+  const auto found = workers_.find(incarnation);
+  if (found == workers_.end() || found->second.verdict == Verdict::kFine) return 0;
+  return now - found->second.since;
+}
+
+void ProgressWatch::Extend(double seconds) {
+  for (auto& [incarnation, watched] : workers_) {
+    watched.since += seconds;
+    watched.first_at += seconds;
+    watched.answered_at += seconds;
+  }
+}
+
+}  // namespace catchment

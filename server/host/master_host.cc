@@ -1,0 +1,408 @@
+#include "server/host/master_host.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/run_record.h"
+#include "common/log_format.h"
+#include "common/open_files.h"
+#include "server/host/final_outputs.h"
+#include "server/host/manifests.h"
+
+namespace catchment {
+namespace {
+
+// Returns the score of the best weights that an earlier run of the job has written, if any.
+std::optional<v1::BestState> ReadKeptScore(const Outputs& outputs, const ParameterLayout& layout) {
+  absl::StatusOr<v1::BestState> kept = outputs.ReadBest(layout);
+  if (kept.ok()) return *std::move(kept);
+  if (!absl::IsNotFound(kept.status()))
+    LOG(WARNING) << kept.status().message() << "; the best weights of earlier runs are ignored";
+  return std::nullopt;
+}
+
+}  // namespace
+
+template <typename Function>
+auto MasterHost::Call(const Function& function) {
+  MutexLock lock(&mu_);
+  if constexpr (std::is_void_v<decltype(function(*loop_))>) {
+    function(*loop_);
+    AfterCall();
+  } else {
+    auto result = function(*loop_);
+    AfterCall();
+    return result;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, const ParameterLayout* layout,
+                                                               ShardHost* local, const Clock* clock,
+                                                               std::optional<v1::MasterState> resumed) {
+  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
+  if (!outputs.ok()) return outputs.status();
+  ControlLoop::Options control;
+  control.run = options;
+  control.tensors = layout->tensors();
+  control.can_go_back = !options.checkpoint_dir.empty();
+  control.writes_weights = (*outputs)->enabled();
+  control.has_standby = HasStandbys(options.job, options.num_servers) && local->log() != nullptr;
+  if (resumed && options.job.evaluation().keep_best()) control.kept = ReadKeptScore(**outputs, *layout);
+  control.resumed = std::move(resumed);
+  control.own_version = [local] { return local->shard()->version(); };
+  for (int s = 0; s < options.num_servers; ++s) control.parameters.push_back(layout->shard(s).size());
+  absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), clock);
+  if (!loop.ok()) return loop.status();
+  if (!options.checkpoint_dir.empty()) {
+    if (absl::Status status = WriteRunRecord(options.checkpoint_dir, (*loop)->record()); !status.ok())
+      return status;
+  }
+  return std::unique_ptr<MasterHost>(
+      new MasterHost(std::move(options), layout, local, clock, *std::move(outputs), *std::move(loop)));
+}
+
+MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
+                       std::unique_ptr<Outputs> outputs, std::unique_ptr<ControlLoop> loop)
+    : options_(std::move(options)),
+      layout_(*layout),
+      local_(*local),
+      clock_(*clock),
+      log_(HasStandbys(options_.job, options_.num_servers) ? local_.log() : nullptr),
+      loop_(std::move(loop)),
+      outputs_(std::move(outputs)),
+      best_keeper_(layout_.size(), BestKeeperOwner()),
+      state_store_({.directory = options_.checkpoint_dir,
+                    .num_values = layout_.size(),
+                    .resumed = options_.resumed_checkpoint},
+                   StateStoreOwner(), &clock_),
+      progress_log_(clock_.Now()),
+      commander_(std::make_unique<ShardCommander>()) {
+  if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
+    LOG(WARNING) << "evaluation.keep_best has no effect without --out: no weights are written";
+  }
+  if (log_ != nullptr) {
+    log_->SetState([this](bool whole) {
+      MutexLock lock(&mu_);
+      return loop_->DescribeState(whole);
+    });
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+MasterHost::~MasterHost() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+  commander_.reset();
+  if (log_ == nullptr) return;
+  log_->End();
+  log_->SetState(nullptr);
+}
+
+BestKeeper::Owner MasterHost::BestKeeperOwner() {
+  BestKeeper::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
+    if (!outputs_->enabled())
+      return absl::FailedPreconditionError("the master has no --out directory to write the weights to");
+    return Call([&](ControlLoop& loop) { return loop.master()->BestWanted(incarnation, evaluation); });
+  };
+  owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
+    ModelFacts facts = {.score = score, .statistics = {}};
+    {
+      MutexLock lock(&mu_);
+      facts.statistics = loop_->BestStatistics(score.evaluation());
+    }
+    return outputs_->WriteBest(options_.job, layout_, weights, facts);
+  };
+  owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
+    if (status.ok())
+      LOG(INFO) << "wrote the weights of evaluation " << score.evaluation() << ", the best so far";
+    Call([&](ControlLoop& loop) { loop.OnBestKept(score, status); });
+  };
+  return owner;
+}
+
+WorkerStateStore::Owner MasterHost::StateStoreOwner() {
+  WorkerStateStore::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
+    MutexLock lock(&mu_);
+    return loop_->master()->CheckStateIsWanted(incarnation, checkpoint);
+  };
+  owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
+    Call([&](ControlLoop& loop) { loop.OnStateSaved(incarnation, checkpoint, status); });
+  };
+  return owner;
+}
+
+// ------------------------------------------------------------------------------------------------ calls
+
+void MasterHost::AfterCall() {
+  if (const std::optional<uint64_t> image = loop_->TakeImage()) {
+    // The link describes the state when it sends the change, so that one change may serve for several images.
+    const uint64_t change = log_->AppendState();
+    const StandbyLog::Wait wait =
+        log_->Await(change, [this, image = *image](bool acknowledged) { OnImage(image, acknowledged); });
+    if (wait == StandbyLog::Wait::kAcknowledged) loop_->OnImageCommitted(*image);
+    if (wait == StandbyLog::Wait::kNever) loop_->OnImagesLost();
+  }
+  if (loop_->HasWork()) changed_.Notify();
+}
+
+void MasterHost::OnImage(uint64_t image, bool acknowledged) {
+  std::vector<ReleasedAnswer> released;
+  {
+    MutexLock lock(&mu_);
+    acknowledged ? loop_->OnImageCommitted(image) : loop_->OnImagesLost();
+    released = loop_->TakeReleased();
+    changed_.Notify();
+  }
+  for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
+}
+
+void MasterHost::AfterCommit(Then then) {
+  std::optional<bool> committed;
+  {
+    MutexLock lock(&mu_);
+    committed = loop_->AfterCommit(then);
+    // The host's thread waits until the next image is due.
+    if (!committed) changed_.Notify();
+  }
+  if (committed) return then(*committed);
+  log_->Flush();
+}
+
+void MasterHost::SetAddress(const std::string& address) {
+  Call([&](ControlLoop& loop) { loop.SetAddress(address); });
+}
+
+absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
+  MutexLock lock(&mu_);
+  return loop_->GetJob();
+}
+
+absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
+  return Call([&](ControlLoop& loop) { return loop.RegisterServer(request); });
+}
+
+absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
+                                                       const std::string& address) {
+  return Call([&](ControlLoop& loop) -> absl::StatusOr<v1::RegisterReply> {
+    const int64_t workers = loop.master()->num_workers() + 1;
+    const absl::Status files = request.role() == v1::WORKER
+                                   ? CheckOpenFiles(workers, options_.num_servers, /*master=*/true)
+                                   : absl::OkStatus();
+    if (!files.ok() && request.run_id() == options_.run_id)
+      return absl::ResourceExhaustedError(files.message());
+    return loop.Register(request, address);
+  });
+}
+
+absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
+  return Call([&](ControlLoop& loop) { return loop.Heartbeat(request); });
+}
+
+absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
+  return Call([&](ControlLoop& loop) { return loop.GetLease(request); });
+}
+
+void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
+  std::optional<LeaseWaiters::Answer> answer =
+      Call([&](ControlLoop& loop) { return loop.AwaitLease(request, std::move(respond)); });
+  if (answer) answer->respond(std::move(answer->lease));
+}
+
+v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
+  return Call([&](ControlLoop& loop) { return loop.Leave(request); });
+}
+
+absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  return Call([&](ControlLoop& loop) { return loop.GetEvaluation(request); });
+}
+
+absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
+  return Call([&](ControlLoop& loop) { return loop.ReportEvaluation(report); });
+}
+
+v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
+  MutexLock lock(&mu_);
+  loop_->master()->Watch(request.again_in_seconds());
+  return loop_->Status();
+}
+
+v1::JobStatus MasterHost::Status() {
+  MutexLock lock(&mu_);
+  return loop_->Status();
+}
+
+void MasterHost::Stop(const std::string& reason, bool now) {
+  Call([&](ControlLoop& loop) { loop.Stop(reason, now); });
+}
+
+// ------------------------------------------------------------------------------------------------ the end
+
+absl::Status MasterHost::Wait() {
+  MutexLock lock(&mu_);
+  changed_.Wait(&mu_, [this] { return over_; });
+  return loop_->result();
+}
+
+bool MasterHost::WaitFor(double seconds) {
+  MutexLock lock(&mu_);
+  return changed_.WaitFor(&mu_, seconds, [this] { return over_; });
+}
+
+void MasterHost::OnReplaced(const absl::Status& status) {
+  Call([&](ControlLoop& loop) { loop.OnReplaced(status); });
+}
+
+std::optional<RunLoss> MasterHost::loss() {
+  MutexLock lock(&mu_);
+  return loop_->loss();
+}
+
+v1::RunRecord MasterHost::record() {
+  MutexLock lock(&mu_);
+  return loop_->record();
+}
+
+bool MasterHost::training() {
+  MutexLock lock(&mu_);
+  return loop_->master()->training();
+}
+
+// ------------------------------------------------------------------------------------------------ the thread
+
+void MasterHost::Run() {
+  bool waited = true;
+  while (true) {
+    Effects effects;
+    {
+      MutexLock lock(&mu_);
+      if (ending_ || loop_->over()) break;
+      effects = loop_->Step(waited);
+      AfterCall();
+    }
+    CarryOut(std::move(effects));
+    MutexLock lock(&mu_);
+    const double begin = clock_.Now();
+    const double next = loop_->NextStep();
+    waited = !changed_.WaitFor(&mu_, std::max(0.0, next - begin), [&] {
+      // A change may make the next step due earlier.
+      return ending_ || loop_->HasWork() || loop_->NextStep() < next;
+    });
+    const double pause = clock_.Now() - begin;
+    LOG_IF(WARNING, loop_->OnPause(pause))
+        << "this process did not run for " << pause
+        << " s; the heartbeat timeouts of all members are extended by as much";
+  }
+  Effects last;
+  {
+    MutexLock lock(&mu_);
+    last = loop_->End();
+  }
+  CarryOut(std::move(last));
+  state_store_.End();
+  MutexLock lock(&mu_);
+  over_ = true;
+  changed_.Notify();
+}
+
+void MasterHost::CarryOut(Effects effects) {
+  for (const std::string& event : effects.events) {
+    const v1::RunRecord record = this->record();
+    LogEvent(
+        "event",
+        {{"recoveries", record.recoveries()}, {"updates_computed_again", record.updates_computed_again()}},
+        event);
+  }
+  if (effects.standby) local_.NameStandby(*effects.standby, options_.run_id);
+  if (log_ != nullptr) log_->Flush();
+  for (const ReleasedAnswer& answer : effects.released) answer.respond(answer.committed);
+  for (LeaseWaiters::Answer& answer : effects.leases) answer.respond(std::move(answer.lease));
+  Send(std::move(effects.commands));
+  for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
+    const absl::Status status = RecordCheckpoint(options_.checkpoint_dir, options_, layout_, checkpoint);
+    LOG_IF(ERROR, !status.ok()) << "checkpoint " << checkpoint.number << ": " << status.message();
+    Call([&](ControlLoop& loop) { loop.OnCheckpointWritten(std::move(checkpoint), status); });
+  }
+  if (effects.measures) WriteMetrics(effects.scored);
+  if (effects.record) WriteRecord(*effects.record);
+  if (!effects.outputs) return;
+  const absl::Status status = WriteFinalOutputs(
+      options_, {.checkpoint_dir = options_.checkpoint_dir, .credentials = options_.credentials}, layout_,
+      *effects.outputs, outputs_.get());
+  Call([&](ControlLoop& loop) { loop.OnOutputsWritten(status); });
+}
+
+void MasterHost::Send(std::vector<ServerCommand> commands) {
+  for (ServerCommand& one : commands) {
+    if (one.server == 0) continue;
+    commander_->Send(
+        StubOf(one), std::move(one.command), one.answer_seconds,
+        [this, server = one.server](const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer) {
+          OnAnswer(server, command, answer);
+        });
+  }
+  // The local shard executes its command after those of the others have been sent.
+  for (const ServerCommand& one : commands) {
+    if (one.server == 0) CommandLocal(one);
+  }
+}
+
+v1::ShardService::Stub* MasterHost::StubOf(const ServerCommand& command) {
+  Peer& peer = peers_[command.server];
+  if (peer.address != command.address) {
+    peer.address = command.address;
+    peer.stub = v1::ShardService::NewStub(ConnectForControl(peer.address, options_.credentials));
+  }
+  return peer.stub.get();
+}
+
+void MasterHost::CommandLocal(const ServerCommand& one) {
+  v1::ShardReport report = local_.Control(one.command, clock_.Now());
+  StandbyLog* const log = local_.log();
+  if (log == nullptr || one.command.stop()) return OnAnswer(0, one.command, std::move(report));
+  log->Flush();
+  // As with other servers, the report waits for the standby.
+  const auto wait = log->Await(log->last(), [this, command = one.command, report](bool acknowledged) {
+    if (acknowledged) OnAnswer(0, command, report);
+  });
+  if (wait == StandbyLog::Wait::kAcknowledged) OnAnswer(0, one.command, std::move(report));
+}
+
+void MasterHost::OnAnswer(int server, const v1::ShardCommand& command,
+                          const absl::StatusOr<v1::ShardReport>& answer) {
+  Call([&](ControlLoop& loop) { loop.OnAnswer(server, command, answer); });
+}
+
+void MasterHost::WriteMetrics(bool scored) {
+  const double now = clock_.Now();
+  v1::JobStatus job;
+  {
+    MutexLock lock(&mu_);
+    const uint64_t samples = loop_->master()->done_samples();
+    if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
+    job = loop_->Status();
+  }
+  for (const ProgressLog::Entry& entry : progress_log_.Entries(job, scored, now))
+    LogEvent(entry.event, JobMetrics(job), entry.line);
+  const absl::Status status = outputs_->MaybeWriteMetrics(job, now);
+  LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
+}
+
+void MasterHost::WriteRecord(const v1::RunRecord& record) {
+  const absl::Status status = WriteRunRecord(options_.checkpoint_dir, record);
+  double pause = 0;
+  Call([&](ControlLoop& loop) { pause = loop.OnRecordWritten(status); });
+  LOG_IF(ERROR, !status.ok()) << "cannot write the record of the job: " << status.message()
+                              << "; trying again in " << pause << " s";
+}
+
+}  // namespace catchment

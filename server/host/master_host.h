@@ -1,0 +1,154 @@
+// Runs the control loop (server/control/control_loop.h) in real time: forwards calls to it, and carries its effects out.
+// It sends commands to servers, answers calls, and writes manifests, metrics, the record and the outputs of the job.
+//
+// A host serves one run. With a directory for checkpoints, a server that comes back after training had begun ends the
+// run: the owner of the host begins another one from the newest complete checkpoint (run_start.h).
+#ifndef CATCHMENT_SERVER_HOST_MASTER_HOST_H_
+#define CATCHMENT_SERVER_HOST_MASTER_HOST_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "common/rpc.h"
+#include "proto/master.pb.h"
+#include "proto/wire.grpc.pb.h"
+#include "server/control/control_loop.h"
+#include "server/host/best_keeper.h"
+#include "server/host/shard_commander.h"
+#include "server/host/worker_state_store.h"
+#include "server/outputs/outputs.h"
+#include "server/outputs/progress_log.h"
+#include "server/shard/shard_host.h"
+
+namespace catchment {
+
+// Threads: safe. One thread of the host makes the steps of the loop and writes files; another one receives the servers'
+// answers.
+class MasterHost {
+ public:
+  struct Options : RunOptions {
+    std::shared_ptr<grpc::ChannelCredentials> credentials;
+    std::string checkpoint_dir;  // "": no checkpoints are written
+    std::string out_dir;         // "": no outputs are written
+  };
+
+  // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it. Errors: those
+  // of Master::Create, Outputs::Open and WriteRunRecord.
+  static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
+                                                            ShardHost* local, const Clock* clock,
+                                                            std::optional<v1::MasterState> resumed);
+  ~MasterHost();
+
+  // Sets the HOST:PORT on which this server listens. The job does not begin, or continue, before.
+  void SetAddress(const std::string& address);
+  // Returns the run as a master at `address` describes it to servers.
+  v1::Run RunAt(const std::string& address) const { return catchment::RunAt(options_, address); }
+  // Returns the key of the members' tokens (common/wire/token.h).
+  const std::string& token_key() const { return options_.token_key; }
+
+  // The calls of the master's service.
+  absl::StatusOr<v1::GetJobReply> GetJob();
+  absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
+  // `address`: as in Master::Register.
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request,
+                                             const std::string& address = "");
+  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
+  // Returns the answer at once.
+  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
+  // Calls `respond` once with the lease: at once, or, if the request allows waiting, on the host's thread
+  // within Master::LongestLeaseWait.
+  void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
+  v1::LeaveReply Leave(const v1::LeaveRequest& request);
+  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
+  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
+  v1::JobStatus Status();
+  void Stop(const std::string& reason, bool now = false);
+  // For KeepBest.
+  BestKeeper* best_keeper() { return &best_keeper_; }
+  // For SaveWorkerState and LoadWorkerState.
+  WorkerStateStore* state_store() { return &state_store_; }
+
+  // Calls `then` with true when the standby, if there is one, has everything that calls before this one have changed:
+  // their answers may leave. With false if the run ends before.
+  using Then = std::function<void(bool committed)>;
+  void AfterCommit(Then then);
+
+  // Blocks until the job has ended and all servers have been notified, or until the run has ended because a server
+  // was lost (loss). Returns OK, or why the job failed.
+  absl::Status Wait();
+  // Returns false if that has not happened after `seconds`.
+  bool WaitFor(double seconds);
+  // Ends the run, because another process has taken its place. Nothing is written any more.
+  void OnReplaced(const absl::Status& status);
+  // Returns why the job must go back to a checkpoint; nothing if it need not. Call it after Wait.
+  std::optional<RunLoss> loss();
+  // Returns the record of the run.
+  v1::RunRecord record();
+  // Returns true while workers train and while the job is being finished.
+  bool training();
+
+ private:
+  MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
+             std::unique_ptr<Outputs> outputs, std::unique_ptr<ControlLoop> loop);
+
+  BestKeeper::Owner BestKeeperOwner();
+  WorkerStateStore::Owner StateStoreOwner();
+  // Makes a call to the loop, and sees to what follows from it.
+  template <typename Function>
+  auto Call(const Function& function);
+  // Appends the image to the log that the loop asks for, and wakes the host's thread if it has work.
+  void AfterCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnImage(uint64_t image, bool acknowledged);
+
+  // The host's thread.
+  void Run();
+  void CarryOut(Effects effects);
+  void Send(std::vector<ServerCommand> commands);
+  // Executes a command of the local shard.
+  void CommandLocal(const ServerCommand& one);
+  void OnAnswer(int server, const v1::ShardCommand& command, const absl::StatusOr<v1::ShardReport>& answer);
+  v1::ShardService::Stub* StubOf(const ServerCommand& command);
+  void WriteMetrics(bool scored);
+  void WriteRecord(const v1::RunRecord& record);
+
+  const Options options_;
+  const ParameterLayout& layout_;
+  ShardHost& local_;
+  const Clock& clock_;
+  StandbyLog* const log_;  // of shard 0 and the master; null: there is no standby
+
+  Mutex mu_;
+  CondVar changed_;
+  const std::unique_ptr<ControlLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
+  bool over_ ABSL_GUARDED_BY(mu_) = false;    // the thread has carried out all effects
+
+  // Used by the host's thread; WriteBest is called on the keeper's.
+  const std::unique_ptr<Outputs> outputs_;
+  BestKeeper best_keeper_;
+  WorkerStateStore state_store_;
+
+  // Used by the host's thread.
+  ProgressLog progress_log_;
+  struct Peer {
+    std::string address;
+    std::unique_ptr<v1::ShardService::Stub> stub;
+  };
+  std::map<int, Peer> peers_;  // by server
+  std::unique_ptr<ShardCommander> commander_;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_HOST_MASTER_HOST_H_

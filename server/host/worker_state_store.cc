@@ -1,0 +1,251 @@
+#include "server/host/worker_state_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rounding.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kPollSeconds = 0.5;          // while a call waits for another worker's turn
+constexpr uint64_t kValuesPerPart = 1 << 18;  // 1 MiB
+
+// Returns part `index` of the state, or nothing after the last part. The parts are the numbers by name, then
+// the vectors by name, each in parts of kValuesPerPart.
+std::optional<v1::WorkerStatePart> PartOf(const SavedWorker& state, uint64_t index) {
+  v1::WorkerStatePart part;
+  if (index < state.numbers.size()) {
+    const auto& [name, number] = *std::next(state.numbers.begin(), static_cast<std::ptrdiff_t>(index));
+    part.set_name(name);
+    part.set_number(number);
+    return part;
+  }
+  index -= state.numbers.size();
+  for (const auto& [name, values] : state.vectors) {
+    const uint64_t begin = index * kValuesPerPart;
+    if (begin < values.size()) {
+      part.set_name(name);
+      part.mutable_values()->set_begin(begin);
+      const size_t count = std::min<size_t>(kValuesPerPart, values.size() - begin);
+      part.mutable_values()->set_values(values.data() + begin, count * sizeof(float));
+      return part;
+    }
+    index -= CeilDivide(values.size(), kValuesPerPart);
+  }
+  return std::nullopt;
+}
+
+absl::Status TooMany(const char* what, size_t most) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a worker's state has more than ", most, " ", what, "; it is not saved"));
+}
+
+// Answers a call that arrives after End. `Call` is a variant of calls.
+template <typename Call>
+void Refuse(const Call& call) {
+  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job has ended")); }, call);
+}
+
+}  // namespace
+
+WorkerStateStore::WorkerStateStore(Options options, Owner owner, const Clock* clock)
+    : options_(std::move(options)), owner_(std::move(owner)), clock_(*clock) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+WorkerStateStore::~WorkerStateStore() {
+  End();
+  thread_.join();
+}
+
+void WorkerStateStore::End() {
+  MutexLock lock(&mu_);
+  ending_ = true;
+  changed_.Notify();
+}
+
+void WorkerStateStore::Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond) {
+  Add(SaveCall{request, std::move(respond)});
+}
+
+void WorkerStateStore::Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond) {
+  Add(LoadCall{request, std::move(respond)});
+}
+
+void WorkerStateStore::Add(Call call) {
+  {
+    MutexLock lock(&mu_);
+    if (!ending_) {
+      calls_.push_back(std::move(call));
+      changed_.Notify();
+      return;
+    }
+  }
+  Refuse(call);
+}
+
+std::optional<WorkerStateStore::Call> WorkerStateStore::TakeNext() {
+  const bool turn_is_over = turn_of_ == 0 || clock_.Now() - turn_heard_ >= kTurnSeconds;
+  const auto next = std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) {
+    const SaveCall* const save = std::get_if<SaveCall>(&call);
+    return ending_ || turn_is_over || save == nullptr || save->request.incarnation() == turn_of_;
+  });
+  if (next == calls_.end()) return std::nullopt;
+  Call call = std::move(*next);
+  calls_.erase(next);
+  return call;
+}
+
+std::optional<WorkerStateStore::Call> WorkerStateStore::WaitForCall() {
+  MutexLock lock(&mu_);
+  while (true) {
+    if (std::optional<Call> call = TakeNext()) return call;
+    if (ending_) return std::nullopt;
+    const size_t seen = calls_.size();
+    const auto changed = [this, seen] { return ending_ || calls_.size() > seen; };
+    if (seen == 0) {
+      changed_.Wait(&mu_, changed);
+    } else {
+      changed_.WaitFor(&mu_, kPollSeconds, changed);
+    }
+  }
+}
+
+void WorkerStateStore::Run() {
+  while (const std::optional<Call> call = WaitForCall()) Handle(*call);
+}
+
+void WorkerStateStore::Handle(const Call& call) {
+  {
+    MutexLock lock(&mu_);
+    if (ending_) {
+      Refuse(call);
+      return;
+    }
+  }
+  if (const SaveCall* const save = std::get_if<SaveCall>(&call)) {
+    const absl::Status status = HandleSave(save->request);
+    if (!status.ok()) return save->respond(status);
+    return save->respond(v1::SaveWorkerStateReply());
+  }
+  const LoadCall& load = std::get<LoadCall>(call);
+  load.respond(HandleLoad(load.request));
+}
+
+absl::Status WorkerStateStore::HandleSave(const v1::SaveWorkerStateRequest& request) {
+  if (absl::Status status = BeginTurn(request); !status.ok()) return status;
+  const bool last = !request.has_part();
+  const absl::Status status = last ? Write() : TakePart(request.part());
+  if (last || !status.ok()) EndTurn(status);
+  return status;
+}
+
+absl::Status WorkerStateStore::BeginTurn(const v1::SaveWorkerStateRequest& request) {
+  const bool same = turn_.has_value() && turn_->incarnation == request.incarnation() &&
+                    turn_->checkpoint == request.checkpoint();
+  if (!same) {
+    if (turn_.has_value()) {
+      EndTurn(
+          absl::DeadlineExceededError(absl::StrCat("worker ", turn_->worker, " has sent only a part of it")));
+    }
+    if (absl::Status status = owner_.admit(request.incarnation(), request.checkpoint()); !status.ok())
+      return status;
+    turn_ = Turn{.worker = request.worker(),
+                 .incarnation = request.incarnation(),
+                 .checkpoint = request.checkpoint(),
+                 .state = {}};
+  }
+  MutexLock lock(&mu_);
+  turn_of_ = request.incarnation();
+  turn_heard_ = clock_.Now();
+  return absl::OkStatus();
+}
+
+void WorkerStateStore::EndTurn(const absl::Status& status) {
+  const Turn turn = *std::exchange(turn_, std::nullopt);
+  {
+    MutexLock lock(&mu_);
+    turn_of_ = 0;
+  }
+  owner_.saved(turn.incarnation, turn.checkpoint, status);
+}
+
+absl::Status WorkerStateStore::TakePart(const v1::WorkerStatePart& part) {
+  SavedWorker& state = turn_->state;
+  if (part.has_number()) {
+    if (state.numbers.count(part.name()) == 0 && state.numbers.size() >= kMostNumbers)
+      return TooMany("numbers", kMostNumbers);
+    state.numbers[part.name()] = part.number();
+    return absl::OkStatus();
+  }
+  const auto known = state.vectors.find(part.name());
+  if (known == state.vectors.end() && state.vectors.size() >= kMostVectors)
+    return TooMany("vectors", kMostVectors);
+  const uint64_t received = known == state.vectors.end() ? 0 : known->second.size();
+  const std::string& bytes = part.values().values();
+  const uint64_t begin = part.values().begin();
+  const uint64_t size = bytes.size() / sizeof(float);
+  const uint64_t num_values = static_cast<uint64_t>(options_.num_values);
+  const bool fits =
+      size > 0 && bytes.size() % sizeof(float) == 0 && begin <= num_values && size <= num_values - begin;
+  if (fits && begin + size == received) return absl::OkStatus();  // a duplicate
+  if (!fits || begin != received) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vector \"", part.name(), "\" of a worker's state: received ", bytes.size(),
+                     " bytes from value ", begin, ", expected value ", received, " of ", num_values));
+  }
+  std::vector<float>& vector = state.vectors[part.name()];
+  vector.reserve(num_values);
+  vector.resize(begin + size);
+  std::memcpy(vector.data() + begin, bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+absl::Status WorkerStateStore::Write() const {
+  for (const auto& [name, values] : turn_->state.vectors) {
+    if (static_cast<int64_t>(values.size()) == options_.num_values) continue;
+    return absl::InvalidArgumentError(absl::StrCat("vector \"", name, "\" of a worker's state ended after ",
+                                                   values.size(), " of ", options_.num_values, " values"));
+  }
+  if (options_.directory.empty()) return absl::OkStatus();
+  return WriteWorkerState(options_.directory, turn_->checkpoint, turn_->worker, turn_->state);
+}
+
+absl::StatusOr<const SavedWorker*> WorkerStateStore::StateOf(uint32_t worker) {
+  if (loaded_worker_ == worker) return &loaded_;
+  if (options_.directory.empty() || options_.resumed == 0) {
+    return absl::FailedPreconditionError("the job was not resumed from a checkpoint");
+  }
+  absl::StatusOr<SavedWorker> state = ReadWorkerState(options_.directory, options_.resumed, worker);
+  if (!state.ok()) return absl::DataLossError(state.status().message());
+  for (const auto& [name, values] : state->vectors) {
+    if (static_cast<int64_t>(values.size()) == options_.num_values) continue;
+    return absl::DataLossError(
+        absl::StrCat("vector \"", name, "\" of worker ", worker, "'s state in checkpoint ", options_.resumed,
+                     " has ", values.size(), " values, and the model has ", options_.num_values));
+  }
+  loaded_worker_ = worker;
+  loaded_ = *std::move(state);
+  return &loaded_;
+}
+
+absl::StatusOr<v1::LoadWorkerStateReply> WorkerStateStore::HandleLoad(
+    const v1::LoadWorkerStateRequest& request) {
+  const absl::StatusOr<const SavedWorker*> state = StateOf(request.worker());
+  if (!state.ok()) return state.status();
+  v1::LoadWorkerStateReply reply;
+  if (std::optional<v1::WorkerStatePart> part = PartOf(**state, request.part())) {
+    *reply.mutable_part() = *std::move(part);
+  } else {
+    // Frees the memory until another worker loads its state.
+    loaded_worker_.reset();
+    loaded_ = {};
+  }
+  return reply;
+}
+
+}  // namespace catchment

@@ -1,0 +1,117 @@
+// Writes the states of workers that belong to checkpoints to files, and reads them after a resume
+// (SaveWorkerState and LoadWorkerState in proto/master.proto).
+//
+// All work is done on the store's own thread, because writing to disk is slow and the receiving threads serve
+// training. The store receives one worker's state at a time: the first part of another state waits until the
+// current one is complete, or until no part of it has arrived for kTurnSeconds. The store therefore holds at
+// most one state in memory: up to kMostVectors vectors as long as the weights. Duplicate parts are ignored.
+//
+// Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
+// answers: InvalidArgument for parts that do not fit the model or arrive out of order, and for a state of more vectors or
+// numbers than any algorithm has; DataLoss for a file
+// that is missing or damaged; those of the owner and of writing files.
+#ifndef CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
+#define CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/worker_file.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+class WorkerStateStore {
+ public:
+  static constexpr double kTurnSeconds = 30;
+  static constexpr size_t kMostVectors = 16, kMostNumbers = 64;
+
+  struct Options {
+    std::string directory;   // for checkpoints; if empty, nothing is written or read
+    int64_t num_values = 0;  // parameters of the model
+    uint64_t resumed = 0;    // the checkpoint that the job was resumed from; 0: none
+  };
+  struct Owner {
+    // Returns OK if the state of this worker is wanted for this checkpoint.
+    std::function<absl::Status(uint64_t incarnation, uint64_t checkpoint)> admit;
+    // Called with the result when the state of an admitted worker is on disk or could not be saved.
+    std::function<void(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status)> saved;
+  };
+  using RespondToSave = std::function<void(absl::StatusOr<v1::SaveWorkerStateReply>)>;
+  using RespondToLoad = std::function<void(absl::StatusOr<v1::LoadWorkerStateReply>)>;
+
+  // `clock` outlives the store.
+  WorkerStateStore(Options options, Owner owner, const Clock* clock);
+  ~WorkerStateStore();
+
+  // `respond` is called once, on the store's thread, or, after End, on the caller's.
+  void Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond);
+  void Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond);
+
+  // Answers all waiting calls, and later ones at once, with Unavailable.
+  void End();
+
+ private:
+  struct SaveCall {
+    v1::SaveWorkerStateRequest request;
+    RespondToSave respond;
+  };
+  struct LoadCall {
+    v1::LoadWorkerStateRequest request;
+    RespondToLoad respond;
+  };
+  using Call = std::variant<SaveCall, LoadCall>;
+  // The worker whose state is being received.
+  struct Turn {
+    uint32_t worker = 0;
+    uint64_t incarnation = 0;
+    uint64_t checkpoint = 0;
+    SavedWorker state;
+  };
+
+  void Add(Call call);
+  void Run();
+  // Blocks until there is a call that need not wait for another worker's turn; returns nothing after End.
+  std::optional<Call> WaitForCall();
+  std::optional<Call> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Handle(const Call& call);
+  absl::Status HandleSave(const v1::SaveWorkerStateRequest& request);
+  absl::Status BeginTurn(const v1::SaveWorkerStateRequest& request);
+  void EndTurn(const absl::Status& status);
+  absl::Status TakePart(const v1::WorkerStatePart& part);
+  absl::Status Write() const;
+  absl::StatusOr<v1::LoadWorkerStateReply> HandleLoad(const v1::LoadWorkerStateRequest& request);
+  absl::StatusOr<const SavedWorker*> StateOf(uint32_t worker);
+
+  const Options options_;
+  const Owner owner_;
+  const Clock& clock_;
+
+  // Used by the store's thread.
+  std::optional<Turn> turn_;
+  std::optional<uint32_t> loaded_worker_;  // the worker whose state is in loaded_
+  SavedWorker loaded_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Call> calls_ ABSL_GUARDED_BY(mu_);
+  uint64_t turn_of_ ABSL_GUARDED_BY(mu_) = 0;  // the incarnation of turn_; 0: none
+  double turn_heard_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_

@@ -1,0 +1,116 @@
+// Losses of servers, workers and the master in virtual time: jobs end, with each sample in every shard.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/server/control/virtual_cluster.h"
+
+namespace catchment {
+namespace {
+
+VirtualCluster::Options JobOf(bool synchronous, bool standby) {
+  VirtualCluster::Options options;
+  options.job = {.synchronous = synchronous, .workers = 3, .batch_size = 4, .epochs = 20, .every_updates = 20};
+  options.standby = standby;
+  return options;
+}
+
+class ControlLoopTest : public testing::TestWithParam<bool> {};
+
+TEST_P(ControlLoopTest, TrainsEverySampleOnce) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 0);
+}
+
+TEST_P(ControlLoopTest, GoesBackToTheCheckpointAfterTheLossOfAServer) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+  cluster.RunUntil(3);
+  ASSERT_GT(cluster.loop()->Status().last_checkpoint(), 0u);
+  cluster.LoseServer(1);
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, GoesBackToTheCheckpointAfterTheLossOfTheMaster) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+  cluster.RunUntil(3);
+  cluster.LoseMaster();
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, BeginsAgainBeforeTheFirstCheckpoint) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+  cluster.RunUntil(0.4);
+  cluster.LoseServer(1);
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, RestoresAServerFromItsStandby) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/true));
+  cluster.RunUntil(3);
+  const uint64_t run = cluster.loop()->run().run_id;
+  cluster.LoseServer(1);
+  cluster.RunUntil(8);
+  EXPECT_EQ(cluster.loop()->run().run_id, run);
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, ContinuesTheMasterFromItsStandby) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/true));
+  cluster.RunUntil(3);
+  const uint64_t run = cluster.loop()->run().run_id;
+  cluster.LoseMaster();
+  cluster.RunUntil(8);
+  EXPECT_EQ(cluster.loop()->run().run_id, run);
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ControlLoopTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Synchronous" : "Asynchronous"; });
+
+// Jobs with random losses.
+class ControlLoopChurnTest : public testing::TestWithParam<int> {};
+
+TEST_P(ControlLoopChurnTest, LosesNoSample) {
+  constexpr int kJobs = 50;
+  int losses = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const uint64_t seed = 1000 * GetParam() + i;
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    VirtualCluster::Options options = JobOf(/*synchronous=*/(seed & 1) != 0, /*standby=*/(seed & 2) != 0);
+    options.seed = seed;
+    options.servers = 2 + static_cast<int>(seed % 3);
+    options.worker_losses = 15;
+    options.server_losses = 12;
+    options.master_losses = 12;
+    options.losses_end = 60;
+    VirtualCluster cluster(options);
+    cluster.Run();
+    if (HasFatalFailure()) return;
+    cluster.ExpectAllIsTrained();
+    if (HasFailure()) return;
+    losses += cluster.losses();
+  }
+  EXPECT_GT(losses, kJobs);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ControlLoopChurnTest, testing::Range(1, 5));
+
+}  // namespace
+}  // namespace catchment

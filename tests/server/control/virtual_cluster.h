@@ -1,0 +1,548 @@
+// A job in virtual time: the production control loop with shards, workers and links that the test plays. Servers, workers
+// and the master are lost at random or when the test says so, and come back as their processes do.
+#ifndef CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
+#define CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
+
+#include <glog/logging.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_text.h"
+#include "common/random.h"
+#include "common/wire/protocol.h"
+#include "server/control/check_image.h"
+#include "server/control/control_loop.h"
+#include "simulation/event_queue.h"
+#include "tests/server/control/fake_shard.h"
+#include "tests/server/control/testing.h"
+
+namespace catchment {
+
+class VirtualCluster {
+ public:
+  struct Options {
+    JobOptions job;
+    uint64_t samples = 200;
+    int servers = 2;
+    bool standby = false;
+    uint64_t seed = 1;
+    // The mean seconds between two losses of a process of each kind; 0: none.
+    double worker_losses = 0;
+    double server_losses = 0;
+    double master_losses = 0;
+    double losses_end = 200;  // no process is lost later
+  };
+
+  explicit VirtualCluster(const Options& options) : options_(options), random_(options.seed) {
+    job_ = MakeJob(options.job);
+    job_.mutable_faults()->set_standby(options.standby ? 1 : 0);
+    job_.mutable_faults()->set_connect_timeout_seconds(60);
+    for (int s = 0; s < options.servers; ++s) servers_.push_back({.index = s});
+    StartMaster({});
+    for (int s = 0; s < options.servers; ++s) StartServer(s);
+    for (uint32_t w = 0; w < options.job.workers; ++w) StartWorker();
+    ScheduleLoss(options.worker_losses, [this] { LoseWorker(); });
+    ScheduleLoss(options.server_losses,
+                 [this] { LoseServer(1 + static_cast<int>(random_.Below(servers_.size() - 1))); });
+    ScheduleLoss(options.master_losses, [this] { LoseMaster(); });
+  }
+
+  // Runs until the job has ended.
+  void Run(double limit = 3000) {
+    while (!ended_ && events_.Now() < limit && events_.RunNext()) {
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    ASSERT_TRUE(ended_) << "at " << events_.Now() << " s: "
+                        << (loop_ == nullptr ? "there is no master" : loop_->Status().DebugString());
+  }
+  void RunUntil(double time) {
+    while (!ended_ && events_.Now() < time && events_.RunNext()) {
+    }
+  }
+
+  // A process is lost, and started again some seconds later.
+  void LoseWorker() {
+    if (workers_.empty()) return;
+    auto worker = workers_.begin();
+    std::advance(worker, random_.Below(workers_.size()));
+    workers_.erase(worker);
+    ++losses_;
+    events_.After(1 + 4 * random_.Uniform(), [this] { StartWorker(); });
+  }
+  void LoseServer(int index) {
+    Server& server = servers_[index];
+    if (!server.up || ended_) return;
+    Fall(&server);
+    kept_base_[index] = server.base;
+    kept_[index] = Standby(index).up ? std::move(server.shard) : nullptr;
+    ResetShard(&server, 0);
+    events_.After(1 + 2 * random_.Uniform(), [this, index] { StartServer(index); });
+  }
+  void LoseMaster() {
+    if (loop_ == nullptr || ended_) return;
+    loop_.reset();
+    ++life_;
+    Fall(&servers_[0]);
+    if (!Standby(0).up) copy_.reset();
+    events_.After(1 + 2 * random_.Uniform(), [this] { RestartMaster(); });
+  }
+
+  void ExpectAllIsTrained() const {
+    EXPECT_EQ(last_.phase(), v1::JobStatus::DONE) << last_.reason();
+    EXPECT_EQ(last_.samples(), options_.job.epochs * options_.samples);
+    ASSERT_TRUE(manifest_.has_value());
+    for (const std::map<uint64_t, uint64_t>& settled : manifest_->settled) {
+      std::map<Sample, int> times;
+      for (const auto& [incarnation, steps] : settled) {
+        for (uint64_t step = 1; step <= steps; ++step) {
+          const auto samples = trained_.find({incarnation, step});
+          ASSERT_NE(samples, trained_.end()) << "step " << step << " of " << incarnation;
+          for (const Sample& sample : samples->second) ++times[sample];
+        }
+      }
+      ASSERT_EQ(times.size(), options_.job.epochs * options_.samples)
+          << "a shard of the last checkpoint lacks samples";
+      for (const auto& [sample, count] : times) more_than_once_ += count > 1;
+    }
+  }
+  // Returns the samples, of all servers together, that are in more than one contribution, after ExpectAllIsTrained.
+  int more_than_once() const { return more_than_once_; }
+  int losses() const { return losses_; }
+  int recoveries() const { return static_cast<int>(last_.recoveries()); }
+  const v1::JobStatus& last() const { return last_; }
+  ControlLoop* loop() { return loop_.get(); }
+  double now() const { return events_.Now(); }
+  const std::vector<std::string>& events() const { return log_; }
+
+ private:
+  using Sample = std::pair<uint64_t, uint64_t>;  // epoch, position
+
+  static constexpr double kLink = 0.001;
+  static constexpr double kStep = 0.05;
+
+  struct Server {
+    int index = 0;
+    bool up = false;
+    uint64_t instance = 0;
+    uint64_t run_id = 0;      // of the first command; 0: none
+    uint64_t checkpoint = 0;  // that it has begun with
+    uint64_t epoch = 0;       // above 0: restored
+    bool cannot_restore = false;
+    std::unique_ptr<FakeShard> shard;
+    std::map<uint64_t, uint64_t> base;  // the steps in what it has begun with, by incarnation
+  };
+  struct Worker {
+    uint64_t id = 0;
+    v1::RegisterReply me;
+    bool registered = false;
+    bool done = false;
+    v1::Lease lease;
+    uint64_t step = 0;  // of its lease: done
+    std::vector<bool> sent;
+    double heard_at = 0;
+    v1::Progress progress;
+  };
+  struct Manifest {
+    CompleteCheckpoint checkpoint;
+    std::vector<std::map<uint64_t, uint64_t>> settled;  // by server
+  };
+
+  bool synchronous() const { return options_.job.synchronous; }
+
+  Server& Standby(int index) { return servers_[(index + 1) % servers_.size()]; }
+  // A server's process is lost, with the copy that it keeps of another one's shard.
+  void Fall(Server* server) {
+    server->up = false;
+    ++losses_;
+    const int kept = (server->index + options_.servers - 1) % options_.servers;
+    kept_[kept] = nullptr;
+    if (kept == 0) copy_.reset();
+  }
+
+  void ScheduleLoss(double mean, std::function<void()> lose) {
+    if (mean <= 0) return;
+    events_.After(-mean * std::log(1 - random_.Uniform()), [this, mean, lose] {
+      if (ended_ || events_.Now() > options_.losses_end) return;
+      lose();
+      ScheduleLoss(mean, lose);
+    });
+  }
+
+  // ---------------------------------------------------------------------------------------- the master
+
+  void StartMaster(RunOptions run) {
+    run.job = job_;
+    run.num_servers = options_.servers;
+    if (!run.restored) run.run_id = ++last_run_;
+    run.first_incarnation = std::max(run.first_incarnation, last_incarnation_ + 1000);
+    ControlLoop::Options control;
+    if (run.resumed_checkpoint > 0) control.resumed = manifest_->checkpoint.state;
+    if (run.loss && run.resumed_checkpoint == 0) control.resumed = v1::MasterState();
+    if (!run.restored) ResetShard(&servers_[0], run.resumed_checkpoint);
+    control.run = std::move(run);
+    control.tensors = {{"w", {64}}};
+    control.can_go_back = true;
+    control.has_standby = options_.standby;
+    control.own_version = [this] { return servers_[0].shard->version(); };
+    absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), &events_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = *std::move(loop);
+    ++life_;
+    servers_[0].up = true;
+    loop_->SetAddress("server:0");
+    record_ = loop_->record();
+    AfterCall();
+    ScheduleStep(events_.Now());
+  }
+
+  void RestartMaster() {
+    if (options_.standby && copy_) {
+      RunOptions run;
+      run.Continue({.copy = *copy_, .evaluations = {}, .epoch = ++master_epoch_});
+      ASSERT_TRUE(CheckMasterCopy(*copy_, job_, options_.servers, copy_->run_id()).ok());
+      return StartMaster(std::move(run));
+    }
+    GoBack({.process = "the master"});
+  }
+
+  void GoBack(const RunLoss& loss) {
+    RunOptions run;
+    run.record = record_;
+    run.record.set_recoveries(record_.recoveries() + 1);
+    run.loss = loss;
+    run.first_incarnation = loss.next_incarnation;
+    run.resumed_checkpoint = manifest_ ? manifest_->checkpoint.number : 0;
+    copy_.reset();
+    StartMaster(std::move(run));
+  }
+
+  void AfterCall() {
+    if (const std::optional<uint64_t> image = loop_->TakeImage()) {
+      SendImage(*image);
+    }
+    WakeIfNeeded();
+  }
+  // The standby acknowledges an image when it runs.
+  void SendImage(uint64_t image) {
+    events_.After(kLink, [this, life = life_, image] {
+      if (life != life_) return;
+      if (!Standby(0).up) return SendImage(image);
+      for (const v1::StandbyPart& part : loop_->DescribeState(/*whole=*/true)) {
+        if (!part.has_master()) continue;
+        ASSERT_TRUE(copy_.emplace().ParseFromString(part.master()));
+      }
+      loop_->OnImageCommitted(image);
+      Respond(loop_->TakeReleased());
+      WakeIfNeeded();
+    });
+  }
+  static void Respond(const std::vector<ReleasedAnswer>& released) {
+    for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
+  }
+  void WakeIfNeeded() {
+    if (loop_->HasWork()) ScheduleStep(events_.Now());
+  }
+  void ScheduleStep(double time) {
+    events_.At(time, [this, step = ++step_, life = life_] {
+      if (step == step_ && life == life_) Step();
+    });
+  }
+
+  void Step() {
+    if (loop_->over()) return EndRun();
+    Effects effects = loop_->Step(/*waited=*/false);
+    for (const std::string& event : effects.events) log_.push_back(event);
+    Respond(effects.released);
+    for (ServerCommand& command : effects.commands) Send(std::move(command));
+    for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
+      WriteManifest(checkpoint);
+      loop_->OnCheckpointWritten(std::move(checkpoint), absl::OkStatus());
+    }
+    if (effects.record) record_ = *effects.record;
+    if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
+    if (effects.outputs) loop_->OnOutputsWritten(absl::OkStatus());
+    AfterCall();
+    ScheduleStep(loop_->HasWork() ? events_.Now() : loop_->NextStep());
+  }
+
+  void EndRun() {
+    last_ = loop_->Status();
+    const std::optional<RunLoss> loss = loop_->loss();
+    record_ = loop_->record();
+    Respond(loop_->End().released);
+    loop_.reset();
+    ++life_;
+    ended_ = !loss.has_value();
+    if (loss) GoBack(*loss);
+  }
+
+  void WriteManifest(const CompleteCheckpoint& checkpoint) {
+    Manifest& manifest = manifest_.emplace(Manifest{checkpoint, {}});
+    for (int i = 0; i < options_.servers; ++i) manifest.settled.push_back(files_.at({i, checkpoint.number}));
+  }
+
+  // Keeps what a shard has saved, as a file does when its process is lost.
+  void KeepFiles(const Server& server, const v1::ShardReport& report) {
+    for (const v1::SavedShard& saved : report.saved()) {
+      std::map<uint64_t, uint64_t>& settled = files_[{server.index, saved.checkpoint()}];
+      settled = server.base;
+      for (const auto& [incarnation, steps] : server.shard->settled_at(saved.checkpoint()))
+        settled[incarnation] = steps;
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------- servers
+
+  // The shard begins again from a checkpoint; 0: from the initial weights.
+  void ResetShard(Server* server, uint64_t checkpoint) {
+    const uint64_t version = checkpoint == 0 ? 0 : manifest_->checkpoint.shards[server->index].version();
+    server->shard = std::make_unique<FakeShard>(server->index, synchronous(), version);
+    server->base.clear();
+    if (checkpoint > 0) server->base = manifest_->settled[server->index];
+    server->checkpoint = checkpoint;
+    server->run_id = 0;
+    server->epoch = 0;
+    server->cannot_restore = false;
+    server->instance = ++last_instance_;
+  }
+
+  // A process begins. Its standby has the shard of the process before it.
+  void StartServer(int index) {
+    if (index == 0) return;
+    Server* const server = &servers_[index];
+    ResetShard(server, 0);
+    server->up = true;
+    Register(server->index, server->instance);
+  }
+
+  // As ServerRegistration (server/edge/server_registration.h).
+  void Register(int index, uint64_t instance) {
+    Server* const server = &servers_[index];
+    if (!server->up || server->instance != instance || ended_) return;
+    events_.After(0.5, [this, index, instance] { Register(index, instance); });
+    if (loop_ == nullptr) return;
+    v1::RegisterServerRequest request;
+    request.set_index(index);
+    request.set_num_servers(options_.servers);
+    request.set_address(absl::StrCat("server:", index));
+    request.set_job_fingerprint(JobFingerprint(job_));
+    request.set_resumed_checkpoint(server->checkpoint);
+    request.set_server_instance(instance);
+    request.set_protocol_version(kProtocolVersion);
+    request.set_version(server->shard->version());
+    request.set_epoch(server->epoch);
+    request.set_cannot_restore(server->cannot_restore);
+    request.mutable_run()->set_id(server->run_id);
+    const absl::StatusOr<v1::RegisterServerReply> reply = loop_->RegisterServer(request);
+    AfterCall();
+    if (!reply.ok()) return;
+    if (!reply->restore_from().empty()) {
+      const uint64_t run_id = reply->run_id(), epoch = reply->restore_epoch();
+      server->cannot_restore = kept_[index] == nullptr;
+      if (server->cannot_restore) return;
+      server->shard = std::move(kept_[index]);
+      server->base = kept_base_[index];
+      server->instance = ++last_instance_;
+      server->run_id = run_id;
+      server->epoch = epoch;
+      Register(index, server->instance);
+    } else if (reply->go_back()) {
+      ResetShard(server, reply->checkpoint());
+      Register(index, server->instance);
+    }
+  }
+
+  void Send(ServerCommand command) {
+    const double delay = command.server == 0 ? 0 : kLink;
+    events_.After(delay, [this, life = life_, command = std::move(command)] {
+      Server& server = servers_[command.server];
+      const bool is_here =
+          server.up && (command.server == 0 || server.instance == command.command.server_instance());
+      const bool is_of_run = server.run_id == 0 || server.run_id == command.command.run().id();
+      absl::StatusOr<v1::ShardReport> report = absl::UnavailableError("no connection");
+      if (is_here && is_of_run) {
+        server.run_id = command.command.run().id();
+        server.shard->Take(command.command);
+        report = server.shard->Report();
+        KeepFiles(server, *report);
+      }
+      events_.After(command.server == 0 ? 0 : kLink, [this, life, command, report] {
+        if (life != life_) return;
+        loop_->OnAnswer(command.server, command.command, report);
+        AfterCall();
+      });
+    });
+  }
+
+  // ---------------------------------------------------------------------------------------- workers
+
+  void StartWorker() {
+    if (ended_) return;
+    const uint64_t id = ++last_worker_;
+    workers_[id].id = id;
+    Act(id);
+  }
+
+  void Act(uint64_t id) {
+    const auto worker = workers_.find(id);
+    if (worker == workers_.end() || ended_) return;
+    events_.After(kStep * (0.5 + random_.Uniform()), [this, id] { Act(id); });
+    if (loop_ == nullptr) return;
+    if (!worker->second.registered) return Join(&worker->second);
+    if (worker->second.done) return Leave(&worker->second);
+    Heartbeat(&worker->second);
+    if (!worker->second.registered) return;
+    if (worker->second.step < static_cast<uint64_t>(worker->second.lease.minibatches_size())) {
+      TakeStep(&worker->second);
+    } else {
+      AskForLease(id);
+    }
+    AfterCall();
+  }
+
+  // Its answers arrive when the standby has what they show; otherwise the call has failed, and is made again.
+  void Join(Worker* worker) {
+    v1::RegisterRequest request;
+    v1::TensorInfo* const tensor = request.add_tensors();
+    tensor->set_name("w");
+    tensor->add_shape(64);
+    request.set_train_samples(options_.samples);
+    request.set_protocol_version(kProtocolVersion);
+    if (!loop_->GetJob().ok()) return;
+    request.set_run_id(loop_->run().run_id);
+    const absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, "");
+    if (reply.ok()) {
+      last_incarnation_ = std::max(last_incarnation_, reply->incarnation());
+      Answer(worker->id, [this, reply = *reply](Worker* one) {
+        *one = {.id = one->id, .me = reply, .registered = true, .heard_at = events_.Now()};
+      });
+    }
+    AfterCall();
+  }
+
+  // Calls `then` when the answer to a call may leave, if the worker still exists.
+  void Answer(uint64_t id, std::function<void(Worker*)> then) {
+    const auto respond = [this, id, then = std::move(then)](bool committed) {
+      const auto worker = workers_.find(id);
+      if (committed && worker != workers_.end()) then(&worker->second);
+    };
+    if (const std::optional<bool> committed = loop_->AfterCommit(respond)) respond(*committed);
+  }
+
+  void Heartbeat(Worker* worker) {
+    if (events_.Now() < worker->heard_at + 2) return;
+    v1::HeartbeatRequest request;
+    request.set_worker(worker->me.worker());
+    request.set_incarnation(worker->me.incarnation());
+    *request.mutable_progress() = worker->progress;
+    const absl::StatusOr<v1::HeartbeatReply> reply = loop_->Heartbeat(request);
+    worker->registered = reply.ok();
+    worker->heard_at = events_.Now();
+  }
+
+  void AskForLease(uint64_t id) {
+    Worker& worker = workers_[id];
+    v1::GetLeaseRequest request;
+    request.set_worker(worker.me.worker());
+    request.set_incarnation(worker.me.incarnation());
+    request.set_after(worker.lease.number());
+    *request.mutable_progress() = worker.progress;
+    const absl::StatusOr<v1::Lease> lease = loop_->GetLease(request);
+    if (!lease.ok()) {
+      worker.registered = false;
+      return;
+    }
+    Answer(id, [this, lease = *lease, incarnation = worker.me.incarnation()](Worker* one) {
+      if (one->me.incarnation() != incarnation || !one->registered) return;
+      one->heard_at = events_.Now();
+      if (lease.state() == v1::Lease::FINISHED) one->done = true;
+      if (lease.state() != v1::Lease::GRANTED || lease.number() == one->lease.number()) return;
+      one->lease = lease;
+      one->step = 0;
+      one->progress.set_lease(lease.number());
+      one->progress.set_lease_steps(0);
+    });
+  }
+
+  void TakeStep(Worker* worker) {
+    const uint64_t steps = worker->progress.steps() + 1;
+    const uint64_t version = worker->lease.first_version() + worker->step;
+    worker->sent.resize(servers_.size());
+    std::vector<Sample>& samples = trained_[{worker->me.incarnation(), steps}];
+    samples.clear();
+    for (const v1::SampleSpan& span : worker->lease.minibatches(static_cast<int>(worker->step)).spans()) {
+      for (uint64_t i = span.begin(); i < span.end(); ++i) samples.emplace_back(span.epoch(), i);
+    }
+    for (Server& server : servers_) {
+      if (!server.up || server.run_id != loop_->run().run_id) return;
+      if (worker->sent[server.index] || (synchronous() && server.shard->version() > version)) continue;
+      if (synchronous() && server.shard->version() < version) return;
+      if (!server.shard->Contribute(worker->me.incarnation(), version, steps)) return;
+      worker->sent[server.index] = true;
+    }
+    // The answers have arrived when the update is made.
+    for (const Server& server : servers_) {
+      if (synchronous() && server.shard->version() <= version) return;
+    }
+    worker->sent.clear();
+    worker->progress.set_steps(steps);
+    worker->progress.set_samples(worker->progress.samples() + samples.size());
+    worker->progress.set_lease_steps(++worker->step);
+  }
+
+  void Leave(Worker* worker) {
+    if (events_.Now() < worker->heard_at + 0.3) return;
+    worker->heard_at = events_.Now();
+    v1::LeaveRequest request;
+    request.set_worker(worker->me.worker());
+    request.set_incarnation(worker->me.incarnation());
+    *request.mutable_progress() = worker->progress;
+    request.set_stays(true);
+    const v1::LeaveReply reply = loop_->Leave(request);
+    const bool stays = reply.again_in_seconds() > 0;
+    // The job has gone back: the worker trains again.
+    if (!stays && !loop_->master()->ended()) worker->registered = worker->done = false;
+    AfterCall();
+  }
+
+  const Options options_;
+  v1::Job job_;
+  Random random_;
+  EventQueue events_;
+  std::unique_ptr<ControlLoop> loop_;  // null: there is no master
+  uint64_t life_ = 0;                  // of the loop
+  uint64_t step_ = 0;
+  std::vector<Server> servers_;
+  std::map<int, std::unique_ptr<FakeShard>> kept_;  // by the standbys
+  std::map<int, std::map<uint64_t, uint64_t>> kept_base_;
+  std::map<uint64_t, Worker> workers_;
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<Sample>> trained_;    // by incarnation and step
+  std::map<std::pair<int, uint64_t>, std::map<uint64_t, uint64_t>> files_;  // by server and checkpoint
+  std::optional<Manifest> manifest_;                                        // the newest
+  std::optional<v1::MasterCopy> copy_;                                      // at the master's standby
+  v1::RunRecord record_;                                                    // in its file
+  uint64_t last_run_ = 0;
+  uint64_t last_instance_ = 0;
+  uint64_t last_worker_ = 0;
+  uint64_t last_incarnation_ = 0;
+  uint64_t master_epoch_ = 1;
+  bool ended_ = false;
+  int losses_ = 0;
+  v1::JobStatus last_;
+  std::vector<std::string> log_;
+  mutable int more_than_once_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
