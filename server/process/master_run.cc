@@ -1,0 +1,150 @@
+#include "server/process/master_run.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/checkpoint/run_record.h"
+#include "common/mutex.h"
+#include "common/random_id.h"
+#include "common/wire/token.h"
+#include "server/host/master_host.h"
+#include "server/process/run_end.h"
+#include "server/process/served_shard.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kPollSeconds = 0.1;
+// The time for which a master that is started again after the end of its job answers those that may not know of the end.
+constexpr double kTellSeconds = 10;
+
+// Returns a number above all incarnations of earlier runs, whose workers may still be alive. Two runs that
+// start in the same second differ in the lower bits, which are random.
+uint64_t FirstIncarnation() {
+  constexpr int kBits = 20;
+  return (static_cast<uint64_t>(std::time(nullptr)) << kBits) + (RandomId() >> (64 - kBits + 1));
+}
+
+MasterHost::Options MasterOptions(const ServerConfig& config) {
+  MasterHost::Options options;
+  options.job = config.job;
+  options.num_servers = static_cast<int>(config.servers.size());
+  options.servers = config.servers;
+  options.credentials = config.client_credentials;
+  options.checkpoint_dir = config.checkpoint_dir;
+  options.out_dir = config.flags.out;
+  options.run_id = RandomId();
+  options.token_key = NewTokenKey();
+  options.insecure = IsInsecure(config);
+  options.first_incarnation = FirstIncarnation();
+  const RunStart& start = config.start;
+  options.record = start.record;
+  options.resumed_checkpoint = start.checkpoint_number();
+  options.resumed_version = start.version();
+  options.evaluators = config.flags.evaluators;
+  options.loss = start.loss;
+  if (start.loss)
+    options.first_incarnation = std::max(options.first_incarnation, start.loss->next_incarnation);
+  if (config.restored) options.Continue(*config.restored->master);
+  return options;
+}
+
+// Returns the state from which the master continues; nothing at the beginning of a job.
+std::optional<v1::MasterState> MasterStateOf(const RunStart& start) {
+  if (start.checkpoint) return start.checkpoint->master();
+  return start.loss ? std::optional(v1::MasterState()) : std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* config, ServerEdge* edge) {
+  const SteadyClock clock;
+  RunEnd end;
+  const uint64_t epoch = config->restored ? config->restored->epoch : 0;
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(config, layout, edge);
+  if (!shard.ok()) return shard.status();
+  ShardHost* const shard_host = (*shard)->host();
+  (*shard)->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
+  auto host =
+      MasterHost::Create(MasterOptions(*config), &layout, shard_host, &clock, MasterStateOf(config->start));
+  if (!host.ok()) return host.status();
+  edge->master()->Serve(host->get());
+  std::optional<MetricsSource> metrics(std::in_place, config->metrics, [&](MetricFamilies* families) {
+    AddJob((*host)->Status(), families);
+    (*shard)->AddMetrics(families);
+  });
+  std::vector<CallService*> services = (*shard)->services();
+  services.push_back(edge->master());
+  if (absl::Status status = edge->Begin(services, layout, config); !status.ok()) return status;
+  ServedRun served(edge);
+  const v1::Run run = (*host)->RunAt(edge->address());
+  if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
+  LOG(INFO) << Describe(run);
+  (*host)->SetAddress(edge->address());
+  config->address_file->Write(edge->address());
+  edge->SetShardServing(0, false);
+  edge->SetMasterServing(false);
+  absl::Status status;
+  {
+    SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
+    while (!(*host)->WaitFor(kPollSeconds)) {
+      edge->SetShardServing(0, shard_host->training());
+      edge->SetMasterServing((*host)->training());
+      if (const absl::Status failure = end.Failure(); !failure.ok()) (*host)->OnReplaced(failure);
+    }
+    status = (*host)->Wait();
+  }
+  (*shard)->EndStandby();
+  const std::optional<RunLoss> loss = (*host)->loss();
+  served.End(/*begins_again=*/loss.has_value());
+  if (!status.ok()) return status;
+  const v1::RunRecord record = (*host)->record();
+  config->end = DescribeEnd(record.phase(), record.reason());
+  if (!loss) return false;
+  // From then on no file of the run is written.
+  metrics.reset();
+  host->reset();
+  shard->reset();
+  absl::StatusOr<RunStart> start = GoBack(config->checkpoint_dir, config->job, record, *loss);
+  if (!start.ok()) return start.status();
+  config->start = *std::move(start);
+  config->restored.reset();
+  return true;
+}
+
+absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
+                                  ServerConfig* config) {
+  const std::string end = DescribeEnd(record.phase(), record.reason());
+  LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
+  ServerEdge edge;
+  EndedMasterService service(record);
+  if (absl::Status status = edge.Begin({&service, edge.shard()}, layout, config); !status.ok()) return status;
+  // Workers that call the shard try again until the master has answered.
+  edge.End(/*begins_again=*/true);
+  Mutex mu;
+  CondVar changed;
+  bool stopped = false;
+  {
+    SignalThread signals([&](int) {
+      MutexLock lock(&mu);
+      stopped = true;
+      changed.Notify();
+    });
+    MutexLock lock(&mu);
+    changed.WaitFor(&mu, kTellSeconds, [&] { return stopped; });
+  }
+  v1::RunRecord told = record;
+  told.set_told(true);
+  if (absl::Status status = WriteRunRecord(config->checkpoint_dir, told); !status.ok()) return status;
+  if (record.phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
+    return absl::FailedPreconditionError(end);
+  return DaemonEnd{end};
+}
+
+}  // namespace catchment
