@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "common/job/algorithm_facts.h"
+#include "worker/step_loop.h"
 
 namespace catchment {
 namespace {
 
-// As in TrainingSession: the minibatch in use, and those that are prepared.
+// As for a TrainingSession: the minibatch in use, and those that are prepared.
 constexpr size_t kBatchesAhead = 3;
 // As in Heartbeat.
 constexpr double kUsualHeartbeat = 0.5;
@@ -20,13 +21,6 @@ constexpr double kForwardShare = 1.0 / 3;
 constexpr uint64_t kTimeStream = 0x74696d65;
 constexpr uint64_t kFailureStream = 0x6661696c;
 constexpr uint64_t kStartStream = 0x73746172;
-
-double SlowdownOf(const v1::Job& job, uint32_t worker) {
-  for (const v1::Straggler& straggler : job.faults().stragglers()) {
-    if (straggler.worker() == worker) return straggler.slowdown_factor();
-  }
-  return 1;
-}
 
 // Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is called with
 // a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
@@ -49,7 +43,7 @@ std::optional<Answer> CallMaster(SimulatedNetwork* network, SimulatedProcess* pr
 }  // namespace
 
 // One registration.
-class SimulatedWorker::Session final : public LeaseCalls {
+class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surroundings {
  public:
   Session(SimulatedWorker* worker, const v1::RegisterReply& me)
       : worker_(*worker),
@@ -64,19 +58,15 @@ class SimulatedWorker::Session final : public LeaseCalls {
                 cluster_.layout, cluster_.servers, cluster_.network, &worker->port_, &worker->trainer_,
                 &events_),
         algorithm_(MakeAlgorithm(*cluster_.job, cluster_.layout->size(), &client_)),
-        leases_(me.worker(), me.incarnation(), this, [this] { return progress_; }) {
+        leases_(me.worker(), me.incarnation(), this, [this] { return progress_; }),
+        loop_(SamplesPerEpoch(*cluster_.job, cluster_.model->train_samples()), algorithm_.get(), &leases_,
+              this) {
     ScheduleHeartbeat(alive_, kUsualHeartbeat);
   }
   ~Session() override { *alive_ = false; }
 
   // For the trainer.
-  absl::Status Run() {
-    const absl::Status status = RunSteps();
-    const bool finish = status.ok() && started_ && !ended_;
-    const absl::Status last = finish ? algorithm_->Finish() : algorithm_->Settle();
-    if (last.ok()) Report();
-    return status.ok() ? last : status;
-  }
+  absl::Status Run() { return loop_.Run(); }
   // For the loader: prepares minibatches until there are no more.
   void Load() {
     while (!ended_) {
@@ -93,7 +83,7 @@ class SimulatedWorker::Session final : public LeaseCalls {
   }
   bool loaded() const { return loaded_; }
 
-  void End() {
+  void End() override {
     ended_ = true;
     worker_.trainer_.Interrupt();
     worker_.loader_.Interrupt();
@@ -126,71 +116,38 @@ class SimulatedWorker::Session final : public LeaseCalls {
     while (!ended_ && events_.Now() < end && !is_done()) worker_.loader_.Wait();
   }
 
-  absl::Status RunSteps() {
-    while (!ended_) {
-      lent_ = 0;
-      worker_.loader_.Wake();
-      if (ready_.empty() && !loaded_) {
-        if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
-        Report();
-      }
-      const double begin = events_.Now();
-      while (ready_.empty() && !loaded_ && !ended_) worker_.trainer_.Wait();
-      if (started_) data_seconds_ += events_.Now() - begin;
-      if (ended_) break;
-      if (ready_.empty()) return load_status_;
-      const BatchPlan plan = std::move(ready_.front());
-      ready_.pop_front();
-      lent_ = 1;
-      if (absl::Status status = RunPlan(plan); !status.ok()) return status;
-    }
+  // StepLoop::Surroundings.
+  double Now() const override { return events_.Now(); }
+  bool IsEnded() const override { return ended_; }
+  bool HasMinibatch() const override { return !ready_.empty() || loaded_; }
+  absl::StatusOr<std::optional<StepLoop::Minibatch>> NextMinibatch() override {
+    lent_ = 0;
+    worker_.loader_.Wake();
+    const double begin = events_.Now();
+    while (!HasMinibatch() && !ended_) worker_.trainer_.Wait();
+    waited_seconds_ += events_.Now() - begin;
+    if (ended_) return std::nullopt;
+    if (ready_.empty() && !load_status_.ok()) return load_status_;
+    if (ready_.empty()) return std::nullopt;
+    plan_ = std::move(ready_.front());
+    ready_.pop_front();
+    lent_ = 1;
+    return StepLoop::Minibatch{plan_.tag, plan_.spans};
+  }
+  double WaitedSeconds() const override { return waited_seconds_; }
+  double BlockedSeconds() const override { return client_.totals().blocked_seconds(); }
+  absl::Status SaveState(uint64_t checkpoint) override {
+    cluster_.master->OnStateSaved(me_.incarnation(), checkpoint);
     return absl::OkStatus();
   }
-
-  absl::Status RunPlan(const BatchPlan& plan) {
-    if (const uint64_t checkpoint = LeaseSource::CheckpointOf(plan.tag)) {
-      absl::Status status = algorithm_->Settle();
-      if (status.ok()) cluster_.master->OnStateSaved(me_.incarnation(), checkpoint);
-      return status;
-    }
-    if (plan.tag == LeaseSource::kFlush) return algorithm_->Finish();
-    if (plan.tag == LeaseSource::kStopped) {
-      End();
-      return absl::OkStatus();
-    }
-    if (!started_) {
-      if (absl::Status status = algorithm_->Start(leases_.first_version()); !status.ok()) return status;
-      started_ = true;
-    }
-    return RunStep(plan);
+  void Publish(v1::Progress* progress) override {
+    client_.totals().FillProgress(progress);
+    progress_ = *progress;
+    // The loader may wait for this.
+    if (ready_.empty()) worker_.loader_.Wake();
   }
-
-  absl::Status RunStep(const BatchPlan& plan) {
-    absl::StatusOr<Score> score = Score();
-    const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
-                              PassObserver* observer) { score = Pass(plan, weights, gradient, observer); };
-    const Algorithm::Step step =
-        leases_.StepOf(plan.spans, SamplesPerEpoch(*cluster_.job, cluster_.model->train_samples()));
-    const double start = events_.Now();
-    const double blocked = client_.totals().blocked_seconds();
-    if (absl::Status status = algorithm_->Run(step, gradient); !status.ok()) return status;
-    if (!score.ok()) return score.status();
-    const double seconds = events_.Now() - start - (client_.totals().blocked_seconds() - blocked);
-    if (algorithm_->in_flight()) Report();
-    const LeaseSource::Place place = LeaseSource::PlaceOf(plan.tag);
-    current_.set_steps(current_.steps() + 1);
-    current_.set_samples(current_.samples() + step.samples);
-    current_.set_loss_sum(current_.loss_sum() + score->loss_sum);
-    current_.set_correct(current_.correct() + score->correct);
-    current_.set_compute_seconds(current_.compute_seconds() + seconds);
-    current_.set_lease(place.lease);
-    current_.set_lease_steps(place.step);
-    if (!algorithm_->in_flight()) Report();
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Score> Pass(const BatchPlan& plan, absl::Span<const float> weights,
-                             absl::Span<float> gradient, PassObserver* observer) {
+  absl::StatusOr<Score> Compute(absl::Span<const float> weights, absl::Span<float> gradient,
+                                PassObserver* observer) override {
     const std::vector<Range>& layers = cluster_.model->layers();
     const double seconds = slowdown_ * worker_.StepSeconds() + (computed_ ? 0 : worker_.StartSeconds());
     const double per_layer = seconds / static_cast<double>(layers.size());
@@ -200,21 +157,12 @@ class SimulatedWorker::Session final : public LeaseCalls {
       worker_.trainer_.SleepUntil(events_.Now() + kForwardShare * per_layer);
     }
     absl::StatusOr<Score> score;
-    Fiber::CallOutside([&] { score = cluster_.model->Train(weights, plan, gradient); });
+    Fiber::CallOutside([&] { score = cluster_.model->Train(weights, plan_, gradient); });
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
       worker_.trainer_.SleepUntil(events_.Now() + (1 - kForwardShare) * per_layer);
       observer->AfterBackward(*layer);
     }
     return score;
-  }
-
-  // Publishes the progress with all steps so far.
-  void Report() {
-    client_.totals().FillProgress(&current_);
-    current_.set_data_seconds(data_seconds_);
-    progress_ = current_;
-    // It may wait for this.
-    if (ready_.empty()) worker_.loader_.Wake();
   }
 
   void ScheduleHeartbeat(std::shared_ptr<bool> alive, double seconds) {
@@ -241,16 +189,16 @@ class SimulatedWorker::Session final : public LeaseCalls {
   SimulatedParameters client_;
   const std::unique_ptr<Algorithm> algorithm_;
   LeaseSource leases_;
+  StepLoop loop_;
   std::deque<BatchPlan> ready_;
+  BatchPlan plan_;  // in use by the trainer
   size_t lent_ = 0;
   bool loaded_ = false;  // the loader has ended
   absl::Status load_status_;
-  bool started_ = false;
   bool computed_ = false;  // at least one step
   bool ended_ = false;
   bool failed_ = false;
-  double data_seconds_ = 0;
-  v1::Progress current_;   // with the step in progress
+  double waited_seconds_ = 0;
   v1::Progress progress_;  // as published
 };
 

@@ -34,13 +34,6 @@ absl::Status StatusOf(const Session& session) {
   return session.attached == nullptr ? absl::OkStatus() : session.attached->status();
 }
 
-double SlowdownOf(const v1::Job& job, uint32_t worker) {
-  for (const v1::Straggler& straggler : job.faults().stragglers()) {
-    if (straggler.worker() == worker) return straggler.slowdown_factor();
-  }
-  return 1;
-}
-
 // Returns how long a worker that is to end waits for servers that do not respond: at least as long as a block
 // takes over the slowest network that the job allows.
 double StopPatience(const v1::Job& job, const ParameterLayout& layout) {
@@ -91,7 +84,8 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
                     session->job.seed()),
       loader_(&session->data.train, &augmentation_, OrderOf(*session),
               session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock,
-              [session](absl::Span<const float> inputs) { return session->model->Pin(inputs); }) {
+              [session](absl::Span<const float> inputs) { return session->model->Pin(inputs); }),
+      loop_(SamplesPerEpoch(session->job, session->data.train.size()), algorithm_.get(), &leases_, this) {
   if (!session->residual.empty()) client_.SetResidual(std::exchange(session->residual, {}));
 }
 
@@ -131,83 +125,31 @@ bool TrainingSession::EndStalled() {
 
 // ---------------------------------------------------------------------------------------------------- steps
 
-absl::Status TrainingSession::Run() {
-  const absl::Status status = RunSteps();
-  const bool finish = status.ok() && started_ && !end_.IsSet();
-  const absl::Status last = finish ? algorithm_->Finish() : algorithm_->Settle();
-  if (last.ok()) Report();
-  return status.ok() ? last : status;
+absl::StatusOr<std::optional<StepLoop::Minibatch>> TrainingSession::NextMinibatch() {
+  const absl::StatusOr<const LoadedBatch*> batch = loader_.Next();
+  if (!batch.ok()) return batch.status();
+  batch_ = *batch;
+  if (batch_ == nullptr) return std::nullopt;
+  return StepLoop::Minibatch{batch_->tag, batch_->spans};
 }
 
-absl::Status TrainingSession::RunSteps() {
-  while (!end_.IsSet()) {
-    // The master may grant nothing more until it knows that the last step is done.
-    if (!loader_.HasNext()) {
-      if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
-      Report();
-    }
-    const absl::StatusOr<const LoadedBatch*> batch = loader_.Next();
-    if (!batch.ok()) return batch.status();
-    if (*batch == nullptr) break;
-    if (LeaseSource::IsRequest((*batch)->tag)) {
-      if (absl::Status status = HandleRequest((*batch)->tag); !status.ok()) return status;
-      continue;
-    }
-    if (!started_) {
-      if (absl::Status status = Start(); !status.ok()) return status;
-    }
-    if (absl::Status status = RunStep(**batch); !status.ok()) return status;
-  }
-  return absl::OkStatus();
+absl::Status TrainingSession::Failure() const { return StatusOf(session_); }
+
+void TrainingSession::OnStep(const StepLoop::Minibatch& minibatch, const Algorithm::Step& step) {
+  if (session_.attached == nullptr || minibatch.spans.empty()) return;
+  session_.attached->DescribeStep(step.progress, minibatch.spans.front().epoch,
+                                  LearningRate(MovingOptimizer(session_.job), step.progress));
 }
 
-absl::Status TrainingSession::Start() {
-  waited_to_start_ = loader_.seconds_waited();
-  if (absl::Status status = algorithm_->Start(leases_.first_version()); !status.ok()) return status;
-  started_ = true;
-  return me_.restore_state() ? RestoreOwnState() : absl::OkStatus();
+void TrainingSession::AddMeasurements(v1::Progress* progress) {
+  if (session_.attached == nullptr || batch_->spans.empty()) return;
+  for (const v1::FromProgram::Metric& metric : session_.attached->metrics())
+    AddProgramMetric(metric.name(), metric.sum(), metric.count(), progress->mutable_program_metrics());
 }
 
-absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
-  Score score;
-  const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
-                            PassObserver* observer) {
-    score = ComputeGradient(batch, weights, gradient, observer);
-  };
-  const double start = clock_.Now();
-  const double blocked = client_.totals().blocked_seconds();
-  const Algorithm::Step step =
-      leases_.StepOf(batch.spans, SamplesPerEpoch(session_.job, session_.data.train.size()));
-  if (session_.attached != nullptr && !batch.spans.empty()) {
-    session_.attached->DescribeStep(step.progress, batch.spans.front().epoch,
-                                    LearningRate(MovingOptimizer(session_.job), step.progress));
-  }
-  const absl::Status run = algorithm_->Run(step, gradient);
-  if (absl::Status status = StatusOf(session_); !status.ok()) return status;
-  if (!run.ok()) return run;
-  const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);
-
-  // While the push of this step is in progress, only the steps before it are done.
-  if (algorithm_->in_flight()) Report();
-  const LeaseSource::Place place = LeaseSource::PlaceOf(batch.tag);
-  current_.set_steps(current_.steps() + 1);
-  current_.set_samples(current_.samples() + batch.samples);
-  current_.set_loss_sum(current_.loss_sum() + score.loss_sum);
-  current_.set_correct(current_.correct() + score.correct);
-  if (session_.attached != nullptr && !batch.spans.empty()) {
-    for (const v1::FromProgram::Metric& metric : session_.attached->metrics()) {
-      AddProgramMetric(metric.name(), metric.sum(), metric.count(), current_.mutable_program_metrics());
-    }
-  }
-  current_.set_compute_seconds(current_.compute_seconds() + seconds);
-  current_.set_lease(place.lease);
-  current_.set_lease_steps(place.step);
-  if (!algorithm_->in_flight()) Report();
-  return absl::OkStatus();
-}
-
-Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights,
-                                       absl::Span<float> gradient, PassObserver* observer) {
+absl::StatusOr<Score> TrainingSession::Compute(absl::Span<const float> weights, absl::Span<float> gradient,
+                                               PassObserver* observer) {
+  const LoadedBatch& batch = *batch_;
   Pin(weights);
   Pin(gradient);
   std::optional<SlowedPass> slowed;
@@ -238,13 +180,6 @@ void TrainingSession::Pin(absl::Span<const float> values) {
 
 // ----------------------------------------------------------------------------------- requests of the master
 
-absl::Status TrainingSession::HandleRequest(uint64_t tag) {
-  if (const uint64_t checkpoint = LeaseSource::CheckpointOf(tag)) return SaveOwnState(checkpoint);
-  if (tag == LeaseSource::kFlush) return algorithm_->Finish();
-  end_.Set();
-  return absl::OkStatus();
-}
-
 WorkerState TrainingSession::ListState() {
   WorkerState state;
   algorithm_->ListState(IsSynchronous(session_.job.algorithm().consistency()), &state);
@@ -252,16 +187,17 @@ WorkerState TrainingSession::ListState() {
   return state;
 }
 
-absl::Status TrainingSession::SaveOwnState(uint64_t checkpoint) {
-  if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
-  const absl::Status status = SaveState(ListState(), {me_.worker(), me_.incarnation()}, checkpoint, &master_);
+absl::Status TrainingSession::SaveState(uint64_t checkpoint) {
+  const absl::Status status =
+      catchment::SaveState(ListState(), {me_.worker(), me_.incarnation()}, checkpoint, &master_);
   if (status.ok() || IsOutOfReach(status)) return status;
   // The master knows the reason, and completes the checkpoint without the state.
   LOG(WARNING) << "checkpoint " << checkpoint << " does not have this worker's state: " << status.message();
   return absl::OkStatus();
 }
 
-absl::Status TrainingSession::RestoreOwnState() {
+absl::Status TrainingSession::OnStarted() {
+  if (!me_.restore_state()) return absl::OkStatus();
   WorkerState state = ListState();
   const absl::Status status = LoadState({me_.worker(), me_.incarnation()}, &master_, &state);
   LOG_IF(INFO, status.ok()) << "this worker continues with its state from the checkpoint";
@@ -273,11 +209,10 @@ absl::Status TrainingSession::RestoreOwnState() {
 
 // ------------------------------------------------------------------------------------------------- progress
 
-void TrainingSession::Report() {
-  client_.totals().FillProgress(&current_);
-  current_.set_data_seconds(loader_.seconds_waited() - waited_to_start_);
+void TrainingSession::Publish(v1::Progress* progress) {
+  client_.totals().FillProgress(progress);
   MutexLock lock(&mu_);
-  progress_ = current_;
+  progress_ = *progress;
 }
 
 v1::Progress TrainingSession::progress() const {

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -19,29 +20,30 @@
 #include "worker/lease_source.h"
 #include "worker/master_leases.h"
 #include "worker/session.h"
+#include "worker/step_loop.h"
 #include "worker/stop_flag.h"
 
 namespace catchment {
 
 // Threads: Run on one; the others from any.
-class TrainingSession {
+class TrainingSession final : private StepLoop::Surroundings {
  public:
   // `me` is the master's answer to the registration. The session, the clock and the master outlive the object.
   TrainingSession(const v1::RegisterReply& me, const WorkerOptions& options, const Clock* clock,
                   Session* session, MasterClient* master);
   // Gives the session the residual of the pushes and the highest version, for the next registration.
-  ~TrainingSession();
+  ~TrainingSession() override;
 
   // Trains. Returns when all pushes are answered, or with the error that a retry cannot resolve.
-  absl::Status Run();
+  absl::Status Run() { return loop_.Run(); }
 
-  // Lets Run return after the current step and its push.
-  void End() { end_.Set(); }
-  // Lets Run return without waiting for answers: the membership was lost, for the reason `why`.
+  // Makes Run return after the current step and its push.
+  void End() override { end_.Set(); }
+  // Makes Run return without waiting for answers: the membership was lost, for the reason `why`.
   void EndLost(const absl::Status& why);
   // Returns the reason that was given to EndLost; OK: none was.
   absl::Status lost() const;
-  // Lets Run return without waiting for answers if it waits for servers that have neither taken nor answered a
+  // Makes Run return without waiting for answers if it waits for servers that have neither taken nor answered a
   // block for as long as one may take. Returns true if it did.
   bool EndStalled();
 
@@ -49,24 +51,28 @@ class TrainingSession {
   v1::Progress progress() const;
 
  private:
+  // StepLoop::Surroundings.
+  double Now() const override { return clock_.Now(); }
+  bool IsEnded() const override { return end_.IsSet(); }
+  bool HasMinibatch() const override { return loader_.HasNext(); }
+  absl::StatusOr<std::optional<StepLoop::Minibatch>> NextMinibatch() override;
+  double WaitedSeconds() const override { return loader_.seconds_waited(); }
+  // Restores the worker's saved state if the job was resumed with it.
+  absl::Status OnStarted() override;
+  void OnStep(const StepLoop::Minibatch& minibatch, const Algorithm::Step& step) override;
+  absl::StatusOr<Score> Compute(absl::Span<const float> weights, absl::Span<float> gradient,
+                                PassObserver* observer) override;
+  absl::Status Failure() const override;
+  void AddMeasurements(v1::Progress* progress) override;
+  double BlockedSeconds() const override { return client_.totals().blocked_seconds(); }
+  absl::Status SaveState(uint64_t checkpoint) override;
+  void Publish(v1::Progress* progress) override;
+
   NextPlan Plans();
-  absl::Status RunSteps();
-  // Begins with the center's weights, and with the worker's saved state if the job was resumed with it.
-  absl::Status Start();
-  absl::Status RestoreOwnState();
-  // Does what the master asks for between two steps (the tags of LeaseSource).
-  absl::Status HandleRequest(uint64_t tag);
-  absl::Status SaveOwnState(uint64_t checkpoint);
   // Lists all that the worker keeps besides the center's weights. No operation is in progress.
   WorkerState ListState();
-  absl::Status RunStep(const LoadedBatch& batch);
-  // Computes the gradient of a minibatch at `weights`.
-  Score ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights, absl::Span<float> gradient,
-                        PassObserver* observer);
   // Pins a vector of the algorithm's when it is first used.
   void Pin(absl::Span<const float> values);
-  // Publishes the progress with all steps so far.
-  void Report();
 
   const v1::RegisterReply me_;
   const Clock& clock_;
@@ -80,11 +86,7 @@ class TrainingSession {
   absl::Status lost_ ABSL_GUARDED_BY(mu_);
   v1::Progress progress_ ABSL_GUARDED_BY(mu_);
 
-  // Used by the thread of Run.
-  bool started_ = false;
-  double waited_to_start_ =
-      0;                  // seconds for the first minibatch; most of them are for other workers to arrive
-  v1::Progress current_;  // with the step in progress
+  const LoadedBatch* batch_ = nullptr;  // in use by the thread of Run
 
   // The loader's thread uses what is declared before it.
   ParameterClient client_;
@@ -94,6 +96,7 @@ class TrainingSession {
   LeaseSource leases_;
   const Augmentation augmentation_;
   BatchLoader loader_;
+  StepLoop loop_;
 };
 
 }  // namespace catchment
