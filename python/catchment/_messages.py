@@ -19,10 +19,11 @@ FROM_PROGRAM = {
     5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
     6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),
     7: ("left", {}),
+    8: ("span", {1: ("name", str), 2: ("begin", float), 3: ("end", float), 4: ("thread", int)}),
 }
 TO_PROGRAM = {
     1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
-                    5: ("evaluates", bool)}),
+                    5: ("evaluates", bool), 6: ("traces", bool)}),
     2: ("begin", {1: ("step", int), 2: ("progress", float), 3: ("epoch", int), 4: ("learning_rate", float)}),
     3: ("here", {1: ("values", int)}),
     4: ("evaluate", {}),

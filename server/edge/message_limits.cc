@@ -39,12 +39,16 @@ constexpr double kStalenessValues = 10'000, kCheckpoints = 100'000, kIncarnation
 // bytes.
 constexpr double kVersions = 1LL << 48;
 constexpr double kWaitSeconds = 3600, kPollSeconds = 1e9;
+constexpr double kJoules = 1e15;  // of a host
 
 constexpr FieldLimit kLimits[] = {
     {"BestWeights.begin", kNumber, kVersions},
     {"BestWeights.evaluation"},
     {"BestWeights.incarnation"},
     {"BestWeights.values"},  // by the size of a message
+    {"Energy.gpu_joules", kNumber, kJoules},
+    {"Energy.host", kLine, kNameBytes},
+    {"Energy.processor_joules", kNumber, kJoules},
     {"EvaluationReport.correct", kNumber, kSamples},
     {"EvaluationReport.evaluation"},
     {"EvaluationReport.incarnation"},
