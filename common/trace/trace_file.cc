@@ -1,0 +1,201 @@
+#include "common/trace/trace_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/file_access.h"
+
+namespace catchment {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kPrefix[] = "spans-";
+// The kernel's numbers of threads are smaller.
+constexpr int64_t kFirstLane = 1 << 23;
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string Quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string NameEvent(absl::string_view what, int pid, int64_t tid, const std::string& name) {
+  return absl::StrFormat(R"({"ph":"M","pid":%d,"tid":%d,"name":"%s","args":{"name":%s}})", pid, tid, what,
+                         Quoted(name));
+}
+
+// Viewers show spans of a thread that overlap without nesting wrongly: a lane is shown as several threads, in each of which
+// no spans overlap.
+class Lanes {
+ public:
+  // Returns the thread for a span on `lane`. Call it in the order of the begins.
+  int64_t ThreadOf(const RecordedTrace::Span& span) {
+    std::vector<Thread>& threads = lanes_[span.lane];
+    for (Thread& thread : threads) {
+      if (thread.free_at > span.begin) continue;
+      thread.free_at = span.end;
+      return thread.number;
+    }
+    threads.push_back({next_++, span.end});
+    return threads.back().number;
+  }
+
+  template <typename F>
+  void ForEach(F f) const {
+    for (const auto& [lane, threads] : lanes_) {
+      for (const Thread& thread : threads) f(thread.number, lane);
+    }
+  }
+
+ private:
+  struct Thread {
+    int64_t number;
+    double free_at;
+  };
+
+  std::map<std::string, std::vector<Thread>> lanes_;
+  int64_t next_ = kFirstLane;
+};
+
+std::string SpanEvent(const RecordedTrace::Span& span, int pid, int64_t tid, double offset) {
+  std::string event =
+      absl::StrFormat(R"({"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"name":%s)", pid, tid,
+                      1e6 * (span.begin + offset), 1e6 * (span.end - span.begin), Quoted(span.name));
+  if (span.block) {
+    absl::StrAppendFormat(&event, R"(,"args":{"worker":%d,"block":%d,"push":%d})", span.block->worker,
+                          span.block->block, span.block->push);
+  }
+  return event + "}";
+}
+
+Json Facts(const TracedProcess& process, const RecordedTrace& trace) {
+  Json facts;
+  facts["process"] = trace.process.empty() ? process.program : trace.process;
+  facts["host"] = process.host;
+  facts["pid"] = process.pid;
+  facts["clock_offset_seconds"] = trace.offset ? Json(trace.offset->seconds) : Json();
+  facts["clock_error_seconds"] = trace.offset ? Json(trace.offset->error) : Json();
+  facts["spans"] = trace.spans.size();
+  facts["dropped_spans"] = trace.dropped;
+  return facts;
+}
+
+// Returns what viewers show beside the name of the process.
+std::string Label(const RecordedTrace& trace) {
+  std::string label = trace.offset ? absl::StrFormat("clock within %.3f ms", 1e3 * trace.offset->error)
+                                   : "clock not compared with the master's";
+  if (trace.dropped > 0) absl::StrAppend(&label, ", ", trace.dropped, " older spans dropped");
+  return label;
+}
+
+std::string FileText(const std::vector<std::string>& events, const Json& facts) {
+  return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":", facts.dump(), ",\n\"traceEvents\":[\n",
+                      absl::StrJoin(events, ",\n"), "\n]}\n");
+}
+
+}  // namespace
+
+std::string TraceJson(const TracedProcess& process, const RecordedTrace& trace) {
+  const Json facts = Facts(process, trace);
+  const int pid = process.pid;
+  std::vector<std::string> events = {
+      NameEvent("process_name", pid, 0,
+                absl::StrCat(facts["process"].get<std::string>(), " (", process.host, ")")),
+      absl::StrFormat(R"({"ph":"M","pid":%d,"tid":0,"name":"process_labels","args":{"labels":%s}})", pid,
+                      Quoted(Label(trace)))};
+  for (const auto& [thread, name] : trace.threads)
+    events.push_back(NameEvent("thread_name", pid, thread, name));
+  std::vector<RecordedTrace::Span> spans = trace.spans;
+  // A span goes before those that begin with it and are in it.
+  std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  Lanes lanes;
+  const double offset = trace.offset ? trace.offset->seconds : 0;
+  for (const RecordedTrace::Span& span : spans) {
+    const int64_t tid = span.lane.empty() ? span.thread : lanes.ThreadOf(span);
+    events.push_back(SpanEvent(span, pid, tid, offset));
+  }
+  lanes.ForEach([&](int64_t thread, const std::string& lane) {
+    events.push_back(NameEvent("thread_name", pid, thread, lane));
+  });
+  return FileText(events, facts);
+}
+
+absl::StatusOr<std::string> JoinTraces(const std::vector<std::string>& files) {
+  Json processes = Json::array();
+  std::vector<std::string> events;
+  for (size_t i = 0; i < files.size(); ++i) {
+    Json file = Json::parse(files[i], nullptr, /*allow_exceptions=*/false);
+    const bool is_trace = file.is_object() && file.contains("otherData") && file.contains("traceEvents") &&
+                          file["traceEvents"].is_array();
+    if (!is_trace) return absl::InvalidArgumentError("is not a trace of Catchment");
+    processes.push_back(file["otherData"]);
+    for (Json& event : file["traceEvents"]) {
+      event["pid"] = i + 1;
+      events.push_back(event.dump());
+    }
+  }
+  return FileText(events, Json{{"processes", processes}});
+}
+
+absl::Status PrepareTraceDirectory(const std::string& directory) {
+  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write to ", directory));
+}
+
+absl::StatusOr<std::string> WriteTrace(const std::string& directory, const std::string& program,
+                                       const RecordedTrace& trace) {
+  const TracedProcess process = {program, HostName(), getpid()};
+  std::string path = absl::StrCat(directory, "/", kPrefix, process.host, "-", process.pid, ".json");
+  if (absl::Status status = WriteAtomically(path, TraceJson(process, trace)); !status.ok()) return status;
+  return path;
+}
+
+absl::StatusOr<int> JoinTraceDirectory(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, ".json")) paths.push_back(entry.path());
+  }
+  if (error) return absl::NotFoundError(absl::StrCat("cannot read ", directory, ": ", error.message()));
+  if (paths.empty()) {
+    return absl::NotFoundError(absl::StrCat("there are no files of spans in ", directory,
+                                            ", which daemons with --trace=DIR write when they end"));
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    absl::StatusOr<std::string> text = ReadFile(path);
+    if (!text.ok()) return text.status();
+    if (const auto one = JoinTraces({*text}); !one.ok())
+      return absl::InvalidArgumentError(absl::StrCat(path, " ", one.status().message()));
+    files.push_back(*std::move(text));
+  }
+  const absl::StatusOr<std::string> joined = JoinTraces(files);
+  if (!joined.ok()) return joined.status();
+  if (absl::Status status = WriteAtomically(absl::StrCat(directory, "/", kJoinedTrace), *joined);
+      !status.ok())
+    return status;
+  return static_cast<int>(files.size());
+}
+
+}  // namespace catchment
