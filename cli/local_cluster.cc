@@ -23,6 +23,7 @@ constexpr int kTailLines = 5;
 constexpr char kFreePort[] = "127.0.0.1:0";
 
 Command MakeCommand(const ClusterPlan& plan, const std::string& name, std::vector<std::string> argv) {
+  if (!plan.trace.empty()) argv.push_back("--trace=" + plan.trace);
   Command command{name, std::move(argv), absl::StrCat(plan.out, "/logs/", name, ".log")};
   // By default idle threads of libgomp spin. Several processes share the processors here, and a spinning
   // thread would delay the others.

@@ -47,6 +47,7 @@ constexpr char kHelp[] =
   catchment status HOST:PORT|DIR      shows the status of a running job and what delays it
   catchment watch HOST:PORT|DIR       shows its curves, workers and servers in a web page
   catchment stop HOST:PORT|DIR        stops it with a checkpoint
+  catchment trace DIR                 joins the timelines of its processes for Perfetto
   catchment manifests JOB --image=IMAGE
                                       prints its manifests for Kubernetes
   catchment doctor [HOST:PORT]        checks whether this machine can run a job, and names remedies
@@ -85,6 +86,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"status", RunStatus},
       {"watch", RunWatch},
       {"stop", RunStop},
+      {"trace", RunTrace},
       {"manifests", RunManifests},
       {"doctor", [](const Arguments& args,
                     const Streams& streams) { return RunDoctor(args, DataPathsFromEnvironment(), streams); }},

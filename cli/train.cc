@@ -54,6 +54,7 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
   plan.device = options.device;
   plan.program = options.program;
+  plan.trace = options.trace;
   plan.resume = Resumes(options);
   return plan;
 }

@@ -24,6 +24,7 @@ struct TrainOptions {
   std::string device;
   std::string program;  // command for a shell that computes the gradients; empty: the job's layers do
   std::string out = "out";
+  std::string trace;  // directory; empty: no trace
   bool json = false;
   AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
   bool overwrite = false;

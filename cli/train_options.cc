@@ -84,6 +84,9 @@ CommandLine TrainCommandLine(TrainOptions* o) {
       "Computes the gradients instead of the job's layers; each worker starts it with /bin/sh. JOB, "
       "or its `model` and `data`, may be left out: the program is then first run once to describe "
       "them.");
+  flags.AddString("trace", "DIR", &o->trace,
+                  "Records a timeline of all processes in DIR, which `catchment trace DIR` joins into a file "
+                  "for Perfetto. Default: none.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
   line.check = [o] { return Check(*o); };

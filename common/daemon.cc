@@ -14,6 +14,8 @@
 #include "common/open_files.h"
 #include "common/rpc.h"
 #include "common/text.h"
+#include "common/trace/recorder.h"
+#include "common/trace/trace_file.h"
 #include "common/version.h"
 
 namespace catchment {
@@ -27,6 +29,24 @@ void LogEnd(const DaemonEnd& end, bool json, const std::string& name) {
   } else {
     std::cerr << name << ": " << reason << std::endl;
   }
+}
+
+// Starts recording for a trace in `directory`. Training does not depend on it: if the directory cannot be written, the log says
+// why.
+void StartTrace(const std::string& directory) {
+  if (const absl::Status status = PrepareTraceDirectory(directory); !status.ok()) {
+    LOG(ERROR) << "no trace is recorded: " << status.message();
+    return;
+  }
+  // Threads of gRPC may record until the process ends.
+  SetTrace(new TraceRecorder(new SteadyClock));
+}
+
+void EndTrace(const std::string& directory, const std::string& program) {
+  if (Trace() == nullptr) return;
+  const absl::StatusOr<std::string> path = WriteTrace(directory, program, Trace()->recorded());
+  LOG_IF(INFO, path.ok()) << "the trace is in " << *path;
+  LOG_IF(ERROR, !path.ok()) << "the trace is not written: " << path.status().message();
 }
 
 }  // namespace
@@ -69,12 +89,19 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
       "metrics_port", "[HOST:]PORT", set_metrics,
       "Serves metrics for Prometheus at http://HOST:PORT/metrics, in clear text; without HOST only to this "
       "machine; port 0 chooses a free one, which the log names. Default: none.");
+  std::string trace;
+  line->flags.AddString(
+      "trace", "DIR", &trace,
+      "Records a timeline, and writes it to a file in DIR when the daemon ends; `catchment trace DIR` "
+      "joins those of all daemons. Default: none.");
   const auto run_once = [&]() -> absl::StatusOr<int> {
     const bool json = format == "json";
     if (json) LogJson(line->name);
+    if (!trace.empty()) StartTrace(trace);
     MetricsEndpoint metrics(metrics_address, line->name);
     absl::StatusOr<DaemonEnd> end = run(&metrics);
     if (!end.ok()) end = DaemonEnd{std::string(end.status().message()), kExitFailed};
+    EndTrace(trace, line->name);
     LogEnd(*end, json, line->name);
     return end->exit_code;
   };

@@ -22,8 +22,9 @@ struct DaemonEnd {
 // RunCommandLine (common/command_line.h), so that a supervisor can tell a wrong command line, which is wrong
 // again, from another error, or that of the end. Preparing raises the limit of open files to the hard limit,
 // sends logs to standard error, in the format of --log_format, ignores SIGHUP, blocks signals for a
-// SignalThread, and serves metrics at --metrics_port; it adds both flags. --help prints the help and
-// --version the version, followed by the lines that `features`, if given, returns.
+// SignalThread, serves metrics at --metrics_port, and writes a trace to the directory --trace; it adds these
+// flags. --help prints the help and --version the version, followed by the lines that `features`, if given,
+// returns.
 int RunDaemon(int argc, char** argv, CommandLine* line,
               const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
               const std::function<std::string()>& features = nullptr);

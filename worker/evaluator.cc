@@ -11,6 +11,7 @@
 #include "common/checkpoint/model_file.h"
 #include "common/snapshot_reader.h"
 #include "common/text.h"
+#include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
 #include "worker/score_test_set.h"
 
@@ -57,6 +58,7 @@ absl::Status Evaluator::RunMembership(Session* session) {
   const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::EVALUATOR));
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
+  NameTracedProcess("evaluator");
   v1::HeartbeatRequest request;
   request.set_role(v1::EVALUATOR);
   request.set_incarnation(me->incarnation());
@@ -137,6 +139,7 @@ Score Evaluator::ScoreTestSet(Session* session, absl::Span<const float> weights)
 absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::vector<float>* weights) {
   // Synthetic samples: there is nothing to say of the weights, so they need not come.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
+  const TraceScope scope("evaluator");
   weights->resize(session->layout.size());
   SnapshotReader reader(session->servers, options_.credentials, session->run_id, &session->layout);
   if (absl::Status status = reader.Read(absl::MakeSpan(*weights)); !status.ok()) return status;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/recorder.h"
 
 namespace catchment {
 namespace {
@@ -35,9 +36,11 @@ void Heartbeat::Run() {
   double wanted = kUsualInterval;
   while (!end_.Pause(std::min(wanted, heartbeat_timeout_seconds_ / 4))) {
     *request_.mutable_progress() = callbacks_.progress();
+    const double sent = clock_.Now();
     const absl::StatusOr<v1::HeartbeatReply> reply = master_.CallOnce(
         &MasterClient::Stub::Heartbeat, request_, heartbeat_timeout_seconds_ / kCallsPerTimeout);
     if (reply.ok()) {
+      RecordMasterTime(sent, reply->master_time());
       last_heard = clock_.Now();
       wanted = std::max(kUsualInterval, reply->again_in_seconds());
       if (reply->stop() && !stopping) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/growing_pause.h"
 #include "common/stall_guard.h"
+#include "common/trace/recorder.h"
 #include "common/wire/token.h"
 
 namespace catchment {
@@ -38,8 +39,10 @@ std::unique_ptr<grpc::ClientContext> MasterClient::MakeContext(std::optional<dou
 }
 
 absl::StatusOr<v1::RegisterReply> MasterClient::Register(const v1::RegisterRequest& request) {
+  const double sent = clock_.Now();
   absl::StatusOr<v1::RegisterReply> reply = Call(&Stub::Register, request);
   if (!reply.ok()) return reply;
+  RecordMasterTime(sent, reply->master_time());
   MutexLock lock(&mu_);
   token_ = reply->token();
   return reply;

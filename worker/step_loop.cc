@@ -1,5 +1,7 @@
 #include "worker/step_loop.h"
 
+#include "common/trace/recorder.h"
+
 namespace catchment {
 
 double SlowdownOf(const v1::Job& job, uint32_t worker) {
@@ -58,6 +60,7 @@ absl::Status StepLoop::HandleRequest(uint64_t tag) {
 }
 
 absl::Status StepLoop::RunStep(const Minibatch& minibatch) {
+  const TraceScope scope("step");
   absl::StatusOr<Score> score = Score();
   const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
                             PassObserver* observer) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/snapshot_reader.h"
 #include "common/text.h"
+#include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
 
 namespace catchment {
@@ -120,6 +121,8 @@ absl::Status Trainer::RunSession(Session* session) {
   if (!me.ok()) return me.status();
   LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
             << session->job.name() << "'";
+  NameTracedProcess(absl::StrCat("worker ", me->worker()));
+  NameTracedThread("training");
   if (absl::Status status = Join(*me, session); !status.ok()) {
     return Leave(*me, v1::Progress(), status, session);
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/recorder.h"
 #include "common/wire/token.h"
 #include "server/edge/keep_best_stream.h"
 #include "server/host/run_start.h"
@@ -18,6 +19,12 @@ absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
 }
 
 }  // namespace
+
+MasterService::MasterService(const Clock* clock) : clock_(*clock), registrations_(kRegistrations, clock) {
+  // The clock of this process is the master's.
+  const double now = clock_.Now();
+  RecordMasterTime(now, now);
+}
 
 Permission MasterService::For(absl::string_view method, CallRate* rate) const {
   return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_, rate);
@@ -48,13 +55,14 @@ void MasterService::Accept(CallQueue* queue) {
   DeferredCall<Async, v1::RegisterRequest, v1::RegisterReply>::AcceptWithContext(
       queue, For("Register", &registrations_), &service_, &Async::RequestRegister,
       [this](const auto& request, const grpc::ServerContext& context, auto respond) {
-        RespondCommitted(host_->Register(request, AddressOfPeer(context.peer())), std::move(respond));
+        RespondCommitted(WithTime(host_->Register(request, AddressOfPeer(context.peer()))),
+                         std::move(respond));
       });
   // Workers must be able to send the next one while the standby cannot be reached.
   DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
       queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,
       [this](const auto& request, auto respond) {
-        absl::StatusOr<v1::HeartbeatReply> reply = host_->Heartbeat(request);
+        absl::StatusOr<v1::HeartbeatReply> reply = WithTime(host_->Heartbeat(request));
         if (reply.ok() && reply->stop()) return RespondCommitted(std::move(reply), std::move(respond));
         respond(std::move(reply));
       });
@@ -93,7 +101,9 @@ void MasterService::AcceptOthers(CallQueue* queue) {
   // The standby of the master is a server that registers.
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
       queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
-      [this](const auto& request, auto* reply) { return Put(host_->RegisterServer(request), reply); });
+      [this](const auto& request, auto* reply) {
+        return Put(WithTime(host_->RegisterServer(request)), reply);
+      });
   KeepBestCall::Accept(
       queue, For("KeepBest"),
       [this](KeepBestCall* call, void* tag) {

@@ -18,7 +18,7 @@ namespace catchment {
 class MasterService final : public CallService {
  public:
   // `clock` outlives the service.
-  explicit MasterService(const Clock* clock) : registrations_(kRegistrations, clock) {}
+  explicit MasterService(const Clock* clock);
   MasterService(MasterHost* host, const Clock* clock) : MasterService(clock) { Serve(host); }
 
   // Passes calls on to the host of another run, which must last until the run has ended at the listener. To
@@ -52,6 +52,14 @@ class MasterService final : public CallService {
   // Accepts other calls.
   void AcceptOthers(CallQueue* queue);
 
+  // Adds the time on the master's clock to an answer.
+  template <typename Reply>
+  absl::StatusOr<Reply> WithTime(absl::StatusOr<Reply> reply) const {
+    if (reply.ok()) reply->set_master_time(clock_.Now());
+    return reply;
+  }
+
+  const Clock& clock_;
   MasterHost* host_ = nullptr;
   std::string token_key_;
   CallRate registrations_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/text.h"
+#include "common/trace/recorder.h"
 
 namespace catchment {
 namespace {
@@ -77,9 +78,11 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
   if (callbacks_.epoch) request.set_epoch(callbacks_.epoch());
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const double sent = clock_.Now();
   const absl::Status status =
       FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
   if (!status.ok()) return status;
+  RecordMasterTime(sent, reply.master_time());
   if (reply.run_id() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "master at ", master_, ": it does not report the job's run: use binaries of the same release"));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
+#include "common/trace/recorder.h"
 #include "server/edge/buffer_slice.h"
 
 namespace catchment {
@@ -88,7 +89,7 @@ absl::Status TrainStream::ReadRequest(Request* request) {
 void TrainStream::Apply(Request request) {
   // The vector of each thread keeps its memory.
   static thread_local std::vector<Answer> answers;
-  const absl::Status status = shard_.Handle(std::move(request), context_.clock.Now(), &answers);
+  const absl::Status status = Handle(std::move(request), &answers);
   if (context_.log != nullptr) context_.log->Flush();
   catchment::Deliver(&answers);
   MutexLock lock(&mu_);
@@ -97,10 +98,37 @@ void TrainStream::Apply(Request request) {
   ReadNext();
 }
 
+absl::Status TrainStream::Handle(Request request, std::vector<Answer>* answers) {
+  TraceRecorder* const trace = Trace();
+  if (trace == nullptr) return shard_.Handle(std::move(request), context_.clock.Now(), answers);
+  const TraceBlock block = {worker_, request.contribution.block, request.envelope.sequence};
+  const bool is_pull = request.envelope.operation == v1::Block::PULL;
+  const double begin = trace->Now();
+  {
+    MutexLock lock(&mu_);
+    waits_since_[block.block] = begin;
+  }
+  absl::Status status = shard_.Handle(std::move(request), begin, answers);
+  trace->Record(is_pull ? "pull" : "apply", begin, trace->Now(), block);
+  for (const Answer& answer : *answers) {
+    if (answer.sink.get() != this || answer.header.block != block.block) continue;
+    MutexLock lock(&mu_);
+    waits_since_.erase(block.block);
+  }
+  return status;
+}
+
 // ------------------------------------------------------------------------------------------------- answers
 
 void TrainStream::Deliver(Answer answer) {
   MutexLock lock(&mu_);
+  if (TraceRecorder* const trace = Trace()) {
+    const auto wait = waits_since_.extract(answer.header.block);
+    if (wait) {
+      trace->RecordOn(absl::StrCat("gate: worker ", worker_), "gate", wait.mapped(), trace->Now(),
+                      TraceBlock{worker_, answer.header.block, answer.header.sequence});
+    }
+  }
   if (ending_) return;
   answers_.Push(std::move(answer));
   WriteNext();
@@ -119,11 +147,15 @@ bool TrainStream::MustWait() {
   if (context_.log == nullptr) return false;
   if (waits_for_standby_) return true;
   // With a full window nothing is read, so only this can end the stream of a server that ends.
-  const auto wait = context_.log->Await(answers_[0].change, [self = shared_from_this()](bool acknowledged) {
+  const double begin = Trace() == nullptr ? 0 : Trace()->Now();
+  const auto then = [self = shared_from_this(), begin](bool acknowledged) {
+    if (TraceRecorder* const trace = Trace())
+      trace->RecordOn(absl::StrCat("standby: worker ", self->worker_), "standby", begin, trace->Now());
     MutexLock lock(&self->mu_);
     self->waits_for_standby_ = false;
     acknowledged ? self->WriteNext() : self->EndStream(LogHasEnded());
-  });
+  };
+  const auto wait = context_.log->Await(answers_[0].change, then);
   if (wait == StandbyLog::Wait::kNever) EndStream(LogHasEnded());
   waits_for_standby_ = wait == StandbyLog::Wait::kLater;
   return wait != StandbyLog::Wait::kAcknowledged;

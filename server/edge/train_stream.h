@@ -16,8 +16,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -69,6 +71,8 @@ class TrainStream final : public StreamOwner,
   void OnDone() override;
 
   absl::Status ReadRequest(Request* request);
+  // Passes the request to the shard. In the trace, a request whose answer is not due yet waits at the gate until Deliver.
+  absl::Status Handle(Request request, std::vector<Answer>* answers);
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the next answer must wait for the standby, and sends it later.
@@ -96,6 +100,7 @@ class TrainStream final : public StreamOwner,
   size_t applying_ ABSL_GUARDED_BY(mu_) = 0;   // requests
   Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);  // that wait to be sent
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, double> waits_since_ ABSL_GUARDED_BY(mu_);  // by block, with a trace
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool waits_for_standby_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -11,6 +11,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/growing_pause.h"
+#include "common/trace/recorder.h"
 
 namespace catchment {
 namespace {
@@ -109,6 +110,7 @@ void CheckpointWriter::Report(v1::ShardReport* report) const {
 }
 
 void CheckpointWriter::Run() {
+  NameTracedThread("checkpoints");
   // On Linux this is the priority of the calling thread alone.
   if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow down training";
   std::unique_ptr<PendingSnapshot> failed;
@@ -139,6 +141,7 @@ std::unique_ptr<PendingSnapshot> CheckpointWriter::Next(std::unique_ptr<PendingS
 }
 
 bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
+  const TraceScope scope("checkpoint");
   const uint64_t number = snapshot.state.checkpoint();
   v1::SavedShard saved;
   saved.set_checkpoint(number);

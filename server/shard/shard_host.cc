@@ -10,6 +10,7 @@
 #include "common/initializer.h"
 #include "common/job/data_sources.h"
 #include "common/model_shapes.h"
+#include "common/trace/recorder.h"
 #include "optim/optimizer.h"
 #include "server/shard/rule.h"
 
@@ -104,6 +105,7 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
           },
           /*keeps_values=*/!checkpoint_dir.empty(), log),
       momentum_log_(job.optimizer().momentum()) {
+  NameTracedProcess(absl::StrCat("server ", index));
   if (MakeRule(job)->needs_sent_weights()) {
     LOG(INFO) << "the staleness compensation keeps the weights sent to each worker: "
               << layout.shard(index).size() * static_cast<int64_t>(sizeof(float)) << " bytes for each";

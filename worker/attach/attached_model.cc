@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/program_metrics.h"
 #include "common/text.h"
+#include "common/trace/recorder.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -102,6 +103,7 @@ absl::Status AttachedModel::Welcome(uint32_t worker) {
   message.mutable_welcome()->set_batch_size(options_.batch_size);
   message.mutable_welcome()->set_seed(options_.seed);
   message.mutable_welcome()->set_evaluates(options_.evaluates);
+  message.mutable_welcome()->set_traces(Trace() != nullptr);
   welcomed_ = true;
   return channels_.link->Send(message);
 }
@@ -192,6 +194,7 @@ absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<
   }
   if (absl::Status status = channels_.link->Send(begin); !status.ok()) return status;
   if (absl::Status status = SendWeights(weights, observer); !status.ok()) return status;
+  const TraceScope scope("program");
   return AwaitGradient(begin.begin().step(), gradient, observer, score);
 }
 

@@ -8,11 +8,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/program_metrics.h"
+#include "common/text.h"
+#include "common/trace/recorder.h"
 
 namespace catchment {
 namespace {
 
 constexpr int kLookMilliseconds = 50;
+
+void Record(const v1::FromProgram::Span& span) {
+  if (TraceRecorder* const trace = Trace())
+    trace->RecordOf(span.thread(), ShortLine(span.name(), kMostMetricNameBytes), span.begin(), span.end());
+}
 
 bool Interrupted() { return errno == EINTR || errno == EAGAIN; }
 
@@ -47,7 +55,12 @@ absl::StatusOr<v1::FromProgram> ProgramLink::Receive() {
   packet_.resize(kLargestPacket);
   while (true) {
     const ssize_t size = recv(fd_, packet_.data(), packet_.size(), MSG_DONTWAIT | MSG_TRUNC);
-    if (size > 0) return Parse(packet_.data(), static_cast<size_t>(size));
+    if (size > 0) {
+      absl::StatusOr<v1::FromProgram> message = Parse(packet_.data(), static_cast<size_t>(size));
+      if (!message.ok() || !message->has_span()) return message;
+      Record(message->span());
+      continue;
+    }
     // The program has left messages of this end unread. Its own last ones can still be read.
     if (size < 0 && errno == ECONNRESET) continue;
     if (size == 0 || !Interrupted()) return Gone();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/recorder.h"
 #include "common/wire/protocol.h"
 
 namespace catchment {
@@ -131,9 +132,11 @@ absl::Status ParameterClient::WaitFor(Range range) {
   const absl::Status status = WaitForAnswers(range);
   // Blocks that are still on their way must not outlive the caller's memory.
   if (!status.ok()) GiveUp();
+  const double end = clock_.Now();
+  RecordSpan("wait", start, end);
   MutexLock lock(&mu_);
   waiting_ = false;
-  CountWait(start, clock_.Now());
+  CountWait(start, end);
   return status;
 }
 

@@ -53,8 +53,10 @@ ServerChannel::ServerChannel(Options options, const ParameterLayout* layout, con
       channel_(Connect(options_.address, options_.credentials)),
       versions_(layout->num_blocks(index_)),
       pull_(Codec::ForPull(options_.compression)),
+      lane_(absl::StrCat("network to server ", index_)),
       encoder_(options_.compression, layout->shard(index_).size()),
-      schedule_(layout, index_) {
+      schedule_(layout, index_),
+      sent_at_(versions_.size()) {
   if (encoder_.codec().is_plain()) return;
   size_t bytes = 0;
   for (int b = 0; b < layout->num_blocks(index_); ++b) {
@@ -120,6 +122,7 @@ bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
   }
   *payload = Encode(header);
   MutexLock lock(&mu_);
+  if (TraceRecorder* const trace = Trace()) sent_at_[header->block] = trace->Now();
   owner_.OnSent(payload->size());
   return true;
 }
@@ -144,6 +147,7 @@ absl::string_view ServerChannel::Encode(BlockHeader* header) {
   Encoded& last = encoded_[header->block];
   char* const out = payloads_.get() + last.payload;
   if (last.sequence != header->sequence) {
+    const TraceScope scope("encode", TracedBlock(*header));
     last.scale = encoder_.Encode(range.begin - this->range().begin, values, header->samples, out);
     last.sequence = header->sequence;
   }
@@ -183,6 +187,8 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   if (absl::Status status = Decode(header, payload); !status.ok()) return status;
   MutexLock lock(&mu_);
   const int block = static_cast<int>(header.block);
+  if (TraceRecorder* const trace = Trace(); trace != nullptr && sent_at_[block] > 0)
+    trace->RecordOn(lane_, "network", sent_at_[block], trace->Now(), TracedBlock(header));
   schedule_.Answered(block);
   broken_since_ = 0;
   pause_.Reset();

@@ -22,6 +22,7 @@
 #include "common/growing_pause.h"
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
+#include "common/trace/recorder.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
 #include "worker/client/block_schedule.h"
@@ -109,6 +110,9 @@ class ServerChannel final : public ShardStream::Owner {
   // Writes the values of an answer to the output of the operation.
   absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
   absl::Status CheckAsked(const BlockHeader& header) const;
+  TraceBlock TracedBlock(const BlockHeader& header) const {
+    return {options_.hello.worker(), header.block, header.sequence};
+  }
 
   const Options options_;
   const int index_;
@@ -121,6 +125,7 @@ class ServerChannel final : public ShardStream::Owner {
   std::unique_ptr<ShardStream> stream_;
   std::vector<uint64_t> versions_;  // of each block, as last pulled
   const Codec pull_;
+  const std::string lane_;  // of the spans from a block to its answer
 
   // Two channels may send at the same time, so each has its own encoder. It is used by one thread at a time,
   // the one that writes to the stream. Without a codec there are no payloads.
@@ -131,6 +136,7 @@ class ServerChannel final : public ShardStream::Owner {
   // Guarded by mu_.
   BlockSchedule schedule_;
   uint64_t highest_version_ = 0;
+  std::vector<double> sent_at_;  // by block, for the trace; 0: it was sent without one
   bool closed_ = true;
   absl::Status close_status_;
   // For the attempts to open the stream since its last answer.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/trace/recorder.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -56,7 +57,9 @@ void BatchLoader::WaitForReady() {
   if (!ready_.empty() || ended_) return;
   const double start = clock_->Now();
   changed_.Wait(&mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !ready_.empty() || ended_; });
-  seconds_waited_ += clock_->Now() - start;
+  const double end = clock_->Now();
+  seconds_waited_ += end - start;
+  RecordSpan("data", start, end);
 }
 
 LoadedBatch* BatchLoader::WaitForFree() {
@@ -69,6 +72,7 @@ LoadedBatch* BatchLoader::WaitForFree() {
 }
 
 void BatchLoader::Run() {
+  NameTracedThread("loader");
   while (LoadedBatch* batch = WaitForFree()) {
     const absl::StatusOr<bool> loaded = LoadNext(batch);
     MutexLock lock(&mu_);
@@ -87,6 +91,7 @@ absl::StatusOr<bool> BatchLoader::LoadNext(LoadedBatch* batch) {
   absl::StatusOr<std::optional<BatchPlan>> plan = next_plan_();
   if (!plan.ok()) return plan.status();
   if (!plan->has_value()) return false;
+  const TraceScope scope("load");
   const absl::Status loaded = reader_.Read(**std::move(plan), batch);
   if (!loaded.ok()) return loaded;
   return true;

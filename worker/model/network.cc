@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/trace/recorder.h"
 #include "glog/logging.h"
 #include "worker/model/program.h"
 
@@ -163,8 +164,12 @@ Score Network::TrainOnce(absl::Span<const float> weights, const Minibatch& batch
                          PassObserver* observer) {
   Program& program = ProgramFor(batch);
   const Pass pass = {.mode = PassMode::kTraining, .samples = batch.samples, .sample_ids = batch.sample_ids};
-  program.Forward(weights.data(), batch.inputs, pass, observer);
-  program.Evaluate(batch.labels, batch.targets, batch.samples, true);
+  {
+    const TraceScope scope("forward");
+    program.Forward(weights.data(), batch.inputs, pass, observer);
+    program.Evaluate(batch.labels, batch.targets, batch.samples, true);
+  }
+  const TraceScope scope("backward");
   program.Backward(weights.data(), pass, gradient.data(), observer);
   return program.AwaitScore();
 }

@@ -1,6 +1,10 @@
 #include "worker/model/program.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/trace/recorder.h"
 
 namespace catchment {
 namespace {
@@ -172,6 +176,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
     if (!kernel.ok()) return kernel.status();
     const int64_t size = CountValues(layers[i].tensors);
     Step& step = program->steps_.emplace_back();
+    step.name = absl::StrCat("backward ", layers[i].name);
     step.parameters = {offset, offset + size};
     step.statistics = CountStatistics(layers[i]) > 0 ? statistics : kNoStatistics;
     step.backward = plan.HasGradient(i);
@@ -216,6 +221,8 @@ void Program::Backward(const float* weights, Pass pass, float* gradient, PassObs
   };
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
+    std::optional<TraceScope> scope;
+    if (!runs_ahead_) scope.emplace(step->name);
     if (step->fork) step->fork->SumGradients();
     for (pass.part = static_cast<int>(std::ssize(step->parts)); pass.part-- > 0;) {
       step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
@@ -224,7 +231,9 @@ void Program::Backward(const float* weights, Pass pass, float* gradient, PassObs
   }
   if (!runs_ahead_) return;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    if (step->backward) finish(*step, step->parameters);
+    if (!step->backward) continue;
+    const TraceScope scope(step->name);
+    finish(*step, step->parameters);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,6 +51,7 @@ class Program {
  private:
   static constexpr int64_t kNoStatistics = -1;
   struct Step {
+    std::string name;  // of its span in the backward pass
     std::unique_ptr<Kernel> kernel;
     std::unique_ptr<Fork> fork;  // if several read the output, otherwise null
     Range parameters;
