@@ -8,6 +8,7 @@ import mmap
 import os
 import socket
 import sys
+import threading
 
 from . import _description, _descriptors, _messages
 from ._plan import Plan
@@ -115,6 +116,14 @@ class Attachment:
         """Adds a value to a metric. The daemon receives it when the step is done."""
         total, count = self._metrics.get(name, (0.0, 0))
         self._metrics[name] = total + value, count + 1
+
+    def span(self, name, begin, end):
+        """Adds a span to the worker's trace. It is dropped if the worker does not read at present."""
+        fields = {"name": name, "begin": begin, "end": end, "thread": threading.get_native_id()}
+        try:
+            self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "span", fields), socket.MSG_DONTWAIT)
+        except OSError:
+            pass
 
     # ----------------------------------------------------------------------------------------------- evaluation
 

@@ -140,6 +140,10 @@ class GroupAttachment:
         if self.rank == 0:
             self._attachment.log(name, value)
 
+    def span(self, name, begin, end):
+        if self.rank == 0:
+            self._attachment.span(name, begin, end)
+
     # ----------------------------------------------------------------------------------------------- evaluation
 
     def await_evaluation(self):

@@ -1,5 +1,7 @@
 """The worker's place in its job, for users."""
+import contextlib
 import math
+import time
 import unicodedata
 
 _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
@@ -31,6 +33,7 @@ class Position:
         self.evaluates = welcome.get("evaluates", False)
         self.steps = 0
         self._names = set()  # of metrics
+        self._traces = welcome.get("traces", False)
 
     @property
     def progress(self) -> float:
@@ -58,6 +61,19 @@ class Position:
         for name, value in metrics.items():
             self._check_name(name)
             self._attachment.log(name, _finite(name, value))
+
+    @contextlib.contextmanager
+    def span(self, name):
+        """Names what the program does in a `with` block in the timeline of a job with --trace; in others it does nothing.
+        Any thread may use it; in a process group, rank 0."""
+        if not self._traces:
+            yield
+            return
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self._attachment.span(str(name), begin, time.monotonic())
 
     def _check_name(self, name):
         if name in self._names:

@@ -60,7 +60,7 @@ connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes()
 connection.close()
 theirs.close()
 say("hello", receive()[1]["tensors"])
-send("welcome", job="job", batch_size=2)
+send("welcome", job="job", batch_size=2, traces=True)
 plan = memories[2][1]
 struct.pack_into("=4Q", plan, 0, 3, 0, 64, 24)
 for step in (1, 2, 3):
@@ -71,6 +71,10 @@ for step in (1, 2, 3):
     send("begin", step=step)
     send("here", values=4)
     kind, fields = receive()
+    while kind == "span":
+        say("span", fields["name"], "of thread", fields["thread"], "ends after it begins:",
+            fields["end"] >= fields["begin"])
+        kind, fields = receive()
     if kind != "done":
         break
     say("step", fields["step"], "loss", fields["loss"], "gradient", struct.unpack_from("=f", memories[1][1])[0], *fields.get("metrics", []))
@@ -140,6 +144,12 @@ class JoinTest(unittest.TestCase):
         for value, sum, count in ((11, 12.0, 2), (12, 12.0, 1), (13, 13.0, 1)):
             self.assertRegex(output, r"loss %s.0 gradient \S+ {'name': 'norm', 'sum': %s, 'count': %s} %s\n" %
                              (value, sum, count, one))
+
+    def test_spans_are_sent_as_they_end(self):
+        loop = LOOP.replace("worker.gradient", 'with worker.span("augment"): pass\n    worker.gradient', 1)
+        output = self.run_python("-", text=self.cells(loop))
+        self.assertEqual(len(re.findall(r"worker: span augment of thread \d+ ends after it begins: True\n", output)), 3, output)
+        self.assertIn("worker: last message done", output)
 
     def test_metrics_that_cannot_be_written_end_the_program(self):
         for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, but a metric must be one finite number"),
