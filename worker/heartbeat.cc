@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/energy/meter.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {
@@ -36,6 +37,7 @@ void Heartbeat::Run() {
   double wanted = kUsualInterval;
   while (!end_.Pause(std::min(wanted, heartbeat_timeout_seconds_ / 4))) {
     *request_.mutable_progress() = callbacks_.progress();
+    *request_.mutable_energy() = HostEnergy().Read();
     const double sent = clock_.Now();
     const absl::StatusOr<v1::HeartbeatReply> reply = master_.CallOnce(
         &MasterClient::Stub::Heartbeat, request_, heartbeat_timeout_seconds_ / kCallsPerTimeout);

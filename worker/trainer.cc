@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/energy/meter.h"
 #include "common/snapshot_reader.h"
 #include "common/text.h"
 #include "common/trace/recorder.h"
@@ -126,6 +128,7 @@ absl::Status Trainer::RunSession(Session* session) {
   if (absl::Status status = Join(*me, session); !status.ok()) {
     return Leave(*me, v1::Progress(), status, session);
   }
+  if (absl::StrContains(session->model->device(), "cuda")) HostEnergy().CountGpus();
   TrainingSession training(*me, options_, &clock_, session, &master_);
   SetCurrent(&training);
   const absl::Status status = RunWithHeartbeat(*me, &training);

@@ -126,6 +126,7 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
   }
   if (request.leaving()) Stop(absl::StrCat("server ", request.index(), " is shutting down"), /*now=*/false);
   v1::RegisterServerReply reply = servers_.Accept(request);
+  energy_.Add(request.energy());
   NoteChange();
   return reply;
 }
@@ -159,6 +160,7 @@ absl::StatusOr<v1::RegisterReply> ControlLoop::Register(const v1::RegisterReques
 
 absl::StatusOr<v1::HeartbeatReply> ControlLoop::Heartbeat(const v1::HeartbeatRequest& request) {
   absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+  if (reply.ok()) energy_.Add(request.energy());
   NoteDecisions();
   return reply;
 }
@@ -193,7 +195,7 @@ absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1
   return reply;
 }
 
-v1::JobStatus ControlLoop::Status() const {
+v1::JobStatus ControlLoop::Status() {
   v1::JobStatus status = master_->Status();
   const bool waiting = status.phase() == v1::JobStatus::WAITING;
   if (waiting && !servers_.AllHere()) status.set_reason(servers_.DescribeMissing());
@@ -207,6 +209,8 @@ v1::JobStatus ControlLoop::Status() const {
   status.set_recoveries(record().recoveries());
   status.set_updates_computed_again(record().updates_computed_again());
   status.set_insecure(run().insecure);
+  if (options_.own_energy) energy_.Add(options_.own_energy());
+  energy_.Fill(&status);
   status.set_writes_checkpoints(options_.can_go_back);
   for (size_t s = 0; s < servers_.size(); ++s) {
     v1::ServerStatus* const server = status.add_servers();
@@ -408,7 +412,7 @@ std::vector<CompleteCheckpoint> ControlLoop::TakeCheckpoints() {
   return checkpoints;
 }
 
-FinalOutputs ControlLoop::MakeFinalOutputs() const {
+FinalOutputs ControlLoop::MakeFinalOutputs() {
   FinalOutputs outputs;
   outputs.status = Status();
   outputs.devices.assign(devices_.begin(), devices_.end());

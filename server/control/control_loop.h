@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/energy/account.h"
 #include "common/growing_pause.h"
 #include "common/parameter_layout.h"
 #include "proto/master.pb.h"
@@ -52,6 +53,7 @@ class ControlLoop {
     std::optional<v1::MasterState> resumed;  // of the checkpoint
     std::optional<v1::BestState> kept;       // the score of weights that an earlier run has kept
     std::function<uint64_t()> own_version;   // returns the version of shard 0
+    std::function<v1::Energy()> own_energy;  // returns the energy of the master's own process; null: not read
     std::vector<uint64_t> parameters;        // of each server's shard
   };
   // `clock` outlives the loop. Errors: those of Master::Create.
@@ -78,7 +80,7 @@ class ControlLoop {
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
-  v1::JobStatus Status() const;
+  v1::JobStatus Status();
   void Stop(const std::string& reason, bool now);
   // Returns true if the answer to a call may leave now, because the standby has what the call has changed; false if the
   // run ends before. Nothing: `respond` is an effect.
@@ -147,7 +149,7 @@ class ControlLoop {
   bool MayCommand(const v1::ShardCommand& command) const;
   bool OutputsAreDue() const { return !outputs_begun_ && master_->ended(); }
   std::vector<CompleteCheckpoint> TakeCheckpoints();
-  FinalOutputs MakeFinalOutputs() const;
+  FinalOutputs MakeFinalOutputs();
   // Ends the run if the servers know that the job has ended.
   void MaybeEnd();
 
@@ -174,6 +176,7 @@ class ControlLoop {
   };
   std::deque<HeldAnswer> answers_;
   std::set<std::string> devices_;
+  EnergyAccount energy_;
   bool images_lost_ = false;
   double tick_at_ = 0;
   bool answered_ = false;              // a server has answered since the last step

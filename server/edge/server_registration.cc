@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/energy/meter.h"
 #include "common/text.h"
 #include "common/trace/recorder.h"
 
@@ -75,6 +76,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
     request.mutable_run()->clear_token_key();  // the master has it
   }
   request.set_version(callbacks_.version());
+  *request.mutable_energy() = HostEnergy().Read();
   if (callbacks_.epoch) request.set_epoch(callbacks_.epoch());
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/run_record.h"
+#include "common/energy/meter.h"
 #include "common/log_format.h"
 #include "common/open_files.h"
 #include "server/host/final_outputs.h"
@@ -54,6 +55,7 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   if (resumed && options.job.evaluation().keep_best()) control.kept = ReadKeptScore(**outputs, *layout);
   control.resumed = std::move(resumed);
   control.own_version = [local] { return local->shard()->version(); };
+  control.own_energy = [] { return HostEnergy().Read(); };
   for (int s = 0; s < options.num_servers; ++s) control.parameters.push_back(layout->shard(s).size());
   absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), clock);
   if (!loop.ok()) return loop.status();

@@ -224,6 +224,9 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["round_trip_p99_us"] = measured ? Json(status.round_trip_p99_us()) : Json();
   summary["last_checkpoint"] = status.last_checkpoint();
   summary["plateau_factor"] = PlateauFactor(status);
+  if (status.has_processor_joules()) summary["processor_joules"] = status.processor_joules();
+  if (status.has_gpu_joules()) summary["gpu_joules"] = status.gpu_joules();
+  if (status.energy_hosts() > 0) summary["energy_hosts"] = status.energy_hosts();
   AddAsynchrony(status, &summary);
   AddNoise(status, &summary);
   summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);
