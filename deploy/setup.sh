@@ -9,7 +9,7 @@
 # Exit codes: 0 all is there, 1 something is missing and could not be installed (the reason is said), 2 usage.
 set -euo pipefail
 
-# What for: README.md, "What it is built on".
+# CONTRIBUTING.md, "What it is built on", says what each is for.
 packages=(
   bazel-bootstrap g++ pkg-config python3
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc

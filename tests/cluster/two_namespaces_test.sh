@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The README's commands for two hosts, taken from the README and run in two network namespaces that are joined
+# The commands of deploy/README.md for two hosts, taken from that page and run in two network namespaces that are joined
 # by a pair of virtual interfaces, as node0 and node1.
 #
-# The job is a small one that needs no data, in the place of the README's. CATCHMENT_NETNS_JOB: another job
+# The job is a small one that needs no data, in the place of the page's. CATCHMENT_NETNS_JOB: another job
 # file, and CATCHMENT_NETNS_SECONDS: how long it may take, for a full run by hand.
 # If namespaces cannot be created (for example, without root), the test reports this and is skipped.
 set -euo pipefail
@@ -42,18 +42,18 @@ epochs: 2
 END
 }
 
-# The README's commands: lines "    node0$ bazel-bin/..." of its code.
+# The page's commands: lines "    node0$ bazel-bin/..." of its code.
 make_hosts 10.213.77.1 10.213.77.2
 join || skip "this machine does not let virtual interfaces be made"
 write_job
-mapfile -t lines < <(sed -n 's/^ *\(node[01]\)\$ \(bazel-bin\/.*\)$/\1 \2/p' README.md)
-[[ ${#lines[@]} -ge 4 ]] || fail "only ${#lines[@]} commands \"node0\$ bazel-bin/...\" in README.md"
+mapfile -t lines < <(sed -n 's/^ *\(node[01]\)\$ \(bazel-bin\/.*\)$/\1 \2/p' deploy/README.md)
+[[ ${#lines[@]} -ge 4 ]] || fail "only ${#lines[@]} commands \"node0\$ bazel-bin/...\" in deploy/README.md"
 # The hosts share their working directory, so that nothing is copied.
-read -ra words <<<"$(sed -n 's/^ *node0\$ .*\(deploy\/make_certs.sh .*\)$/\1/p' README.md)"
-[[ ${#words[@]} -ge 3 ]] || fail "no command makes certificates in README.md"
+read -ra words <<<"$(sed -n 's/^ *node0\$ .*\(deploy\/make_certs.sh .*\)$/\1/p' deploy/README.md)"
+[[ ${#words[@]} -ge 3 ]] || fail "no command makes certificates in deploy/README.md"
 (make_certs=$PWD/${words[0]} && cd "$work" && "$make_certs" "${words[@]:1}") || fail "no certificates"
 for line in "${lines[@]}"; do
-  # Words of the README's, without quotes in them.
+  # Words of the page's, without quotes in them.
   read -ra words <<<"$line"
   start "${words[@]}"
 done
