@@ -14,6 +14,7 @@
 #   catchment-VERSION/lib        the libraries and the loader; every file finds its own by a path relative to itself
 #   catchment-VERSION/examples   job files, and programs that train their own models
 #   catchment-VERSION/python     the Python package for these (docs/python.md)
+#   catchment-VERSION/README.md  what Catchment is, and where to begin
 #   catchment-VERSION/docs       the pages of the documentation
 #   catchment-VERSION/share      completion for bash and zsh, and the manual page
 #   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
@@ -48,7 +49,7 @@ make_tree catchment
 add_licenses
 check_complete
 add_share
-cp -RL examples deploy python LICENSE "$tree/"
+cp -RL examples deploy python README.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md "$tree/"
 find docs/ '(' -name '*.md' -o -name '*.svg' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
 rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__
 pack "${out:-$PWD/out-bundle/catchment-$version.tar.gz}"

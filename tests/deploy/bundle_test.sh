@@ -45,7 +45,7 @@ tar -xzf "$bundle" -C "$root/opt"
 mv "$root"/opt/catchment-* "$moved"
 ln -s "..$place/bin/catchment" "$root/path/catchment"
 for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc++.so.1.51 lib/libc.so.6 \
-            lib/ld-linux-x86-64.so.2 LICENSE VERSION LIBRARIES licenses/libgrpc29 licenses/libc6 \
+            lib/ld-linux-x86-64.so.2 LICENSE README.md CHANGELOG.md VERSION LIBRARIES licenses/libgrpc29 licenses/libc6 \
             examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh docs/python.md \
             share/bash-completion/completions/catchment_worker share/zsh/site-functions/_catchment \
             share/man/man1/catchment.1; do
