@@ -1,4 +1,4 @@
-"""A figure with lines, as an SVG file: what plot_training.py and plot_scaling.py have in common."""
+"""A figure with lines, as an SVG file: what the scripts beside it have in common."""
 import math
 
 # Okabe and Ito's palette, whose colours stay apart for the colour-blind, and three more for figures with many lines.
@@ -60,26 +60,41 @@ class Figure:
         self._out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{self.y(low):.1f}" y2="{self.y(high):.1f}" '
                          f'stroke="{colour}" stroke-width="1.5" opacity="0.6"/>')
 
+    def dot(self, x, y, colour):
+        self._out.append(f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="4" fill="{colour}"/>')
+
+    def note(self, x, y, text, colour="#555", anchor="start"):
+        """Writes text just above a point."""
+        self._out.append(f'<text x="{self.x(x):.1f}" y="{self.y(y) - 6:.1f}" text-anchor="{anchor}" fill="{colour}">{text}</text>')
+
+    def explain_crosses(self, text):
+        self._out.append(f'<text x="{WIDTH - RIGHT}" y="44" text-anchor="end" fill="#555">&#215; {text}</text>')
+
     def cross(self, x, row, colour):
         """Marks a value of the x axis; marks of other rows are above."""
         self._out.append(f'<text x="{self.x(x):.1f}" y="{HEIGHT - BOTTOM - 3 - 10 * row}" text-anchor="middle" '
                          f'fill="{colour}" font-weight="bold">&#215;</text>')
 
-    def label(self, y, texts, colour):
-        """Puts texts, the first in colour, to the right of a line that ends at y; None: at the bottom."""
-        self._labels.append((HEIGHT - BOTTOM if y is None else self.y(y), texts, colour))
+    def label(self, point, texts, colour):
+        """Puts texts, the first in colour, to the right of a line that ends at point, which a thin line connects with them;
+        None: at the bottom, without one."""
+        end = None if point is None else (self.x(point[0]), self.y(point[1]))
+        self._labels.append((end, texts, colour))
 
     def _place_labels(self):
         bottom, placed = 0, []
-        for at, texts, colour in sorted(self._labels, key=lambda label: label[0]):
-            at = max(at, bottom)
+        for end, texts, colour in sorted(self._labels, key=lambda label: label[0][1] if label[0] else HEIGHT):
+            at = max(end[1] if end else HEIGHT - BOTTOM, bottom)
             bottom = at + 4 + 15 * len(texts)
-            placed.append((at, texts, colour))
+            placed.append((at, end, texts, colour))
         surplus = max(0, bottom - (HEIGHT - BOTTOM + 19))
-        for at, texts, colour in placed:
+        for at, end, texts, colour in placed:
+            if end:
+                self._out.append(f'<line x1="{end[0]:.1f}" y1="{end[1]:.1f}" x2="{WIDTH - RIGHT + 24}" y2="{at - surplus:.1f}" '
+                                 f'stroke="{colour}" stroke-width="0.8" opacity="0.6"/>')
             for i, text in enumerate(texts):
                 style = f'fill="{colour}" font-weight="bold"' if i == 0 else 'fill="#555" font-size="12"'
-                self._out.append(f'<text x="{WIDTH - RIGHT + 14}" y="{at - surplus + 4 + 15 * i:.1f}" {style}>{text}</text>')
+                self._out.append(f'<text x="{WIDTH - RIGHT + 28}" y="{at - surplus + 4 + 15 * i:.1f}" {style}>{text}</text>')
 
     def write(self, path):
         self._place_labels()

@@ -41,11 +41,10 @@ def main():
         svg.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{MEASURED}"/>'
                    f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{row["workers"]}</text>')
     svg.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" text-anchor="middle">workers</text>')
-    x, y = WIDTH - RIGHT - 230, HEIGHT - BOTTOM - 50
-    svg.append(f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" stroke="{PREDICTED}" stroke-width="2"/>'
-               f'<text x="{x + 32}" y="{y + 4}">predicted: 1 - 1/workers</text>'
-               f'<circle cx="{x + 12}" cy="{y + 24}" r="5" fill="{MEASURED}"/>'
-               f'<text x="{x + 32}" y="{y + 28}">measured, mean of {rows[0]["runs"]:,} runs</text>')
+    svg.append(f'<text x="{LEFT}" y="46" fill="#555">momentum, which has no unit</text>'
+               f'<text x="{x_of(4) + 24:.1f}" y="{y_of(0.72):.1f}" fill="{PREDICTED}">line: predicted, 1 - 1/workers</text>'
+               f'<text x="{x_of(4) + 24:.1f}" y="{y_of(0.66):.1f}" fill="{MEASURED}">dots: measured, mean of '
+               f'{rows[0]["runs"]:,} runs</text>')
     with open(sys.argv[2], "w") as file:
         file.write("\n".join(svg) + "\n</svg>\n")
     return 0

@@ -94,7 +94,7 @@ def draw(title, what, lines):
     linear = what == "speedup"
     first, last = (0, counts[-1]) if linear else (math.log2(counts[0]), math.log2(counts[-1]))
     figure = line_figure.Figure(
-        title, AXES[what], "workers",
+        title, AXES[what] + "; bars: lowest and highest seed", "workers",
         lambda workers: ((workers if linear else math.log2(workers)) - first) / (last - first or 1),
         lambda value: (value - low) / (high - low))
     figure.y_axis(line_figure.ticks(low, high, 6), line_figure.percent if what == "test_accuracy" else "{:g}".format)
@@ -102,6 +102,7 @@ def draw(title, what, lines):
     if linear:
         end = min(high, counts[-1])
         figure.line([(0, 0), (end, end)], "#999", dots=False, style=' stroke-dasharray="4 4"')
+        figure.note(0.45 * end, 0.45 * end, "linear", anchor="end")
     for i, (label, values) in enumerate(lines):
         colour = line_figure.COLOURS[i % len(line_figure.COLOURS)]
         points = []
@@ -113,7 +114,9 @@ def draw(title, what, lines):
             if len(there) < len(seeds):
                 figure.cross(workers, i, colour)
         figure.line(points, colour)
-        figure.label(points[-1][1] if points else None, [label], colour)
+        figure.label(points[-1] if points else None, [label], colour)
+    if any(value is None for _, values in lines for seeds in values.values() for value in seeds):
+        figure.explain_crosses("a run diverged" if what != "seconds_to_target" else "a run missed the target")
     return figure
 
 

@@ -36,7 +36,7 @@ def draw(title, runs):
     for (label, points, summary), colour in zip(runs, line_figure.COLOURS):
         figure.line(points, colour)
         last = points[-1][1]
-        figure.label(last, [f"{label} {100 * last:.2f} %", f'mean staleness {summary["staleness_mean"]:.2g} updates'], colour)
+        figure.label(points[-1], [f"{label} {100 * last:.2f} %", f'mean staleness {summary["staleness_mean"]:.2g} updates'], colour)
     return figure
 
 

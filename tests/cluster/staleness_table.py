@@ -69,7 +69,7 @@ def picture(table):
     for tenths in range(0, 11, 2):
         y = y_of(tenths / 10)
         svg.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#dddddd"/>'
-                   f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{tenths / 10:.1f}</text>')
+                   f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{10 * tenths} %</text>')
     for delay in DELAYS:
         svg.append(f'<text x="{x_of(delay)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{delay}</text>')
     svg.append(f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 12}" text-anchor="middle">delay of every push, versions'
