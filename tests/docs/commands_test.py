@@ -46,7 +46,8 @@ def make_directory(page):
     place = os.path.join(SCRATCH, page.replace("/", "_"))
     for folder in ("examples", "deploy", "python", "docs/figures"):
         shutil.copytree(folder, os.path.join(place, folder))
-    shutil.copy("LICENSE", place)
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"):
+        shutil.copy(name, place)
     shutil.copy("examples/drawn_digits.textproto", os.path.join(place, "job.textproto"))
     os.symlink(PROJECT, os.path.join(place, "bazel-bin"))
     os.mkdir(os.path.join(place, "bin"))
@@ -125,21 +126,10 @@ def labels(command, place):
 
 def daemon(command, place):
     """A line for node0 or node1."""
-    taken = taken_by("tests/cluster/two_namespaces_test.sh", "run in two network namespaces", "README.md")
+    taken = taken_by("tests/cluster/two_namespaces_test.sh", "run in two network namespaces", "deploy/README.md")
     words = command.split("$ ", 1)[1]
     expect_flags(words, help_of(words.split()[0].replace("bazel-bin/", "")))
     return taken(words, place) + "; flags exist"
-
-
-def same_as(page, difference):
-    """Another page has the same command, but for `difference`, pairs of (here, there)."""
-    def check(command, place):
-        for here, there in difference:
-            command = command.replace(here, there)
-        others = [other for _, other in pages.commands(page)]
-        expect(command in others, f"{page} has no such command any more: {command}")
-        return f"the same as in {page}"
-    return check
 
 
 def program(command, place):
@@ -253,22 +243,26 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("README.md", r"deploy/quickstart\.sh",
      taken_by("tests/deploy/quickstart_test.sh", "run with stand-ins for Bazel and the command",
               "deploy/quickstart.sh")),
-    ("README.md", r"(node[01]\$ )?deploy/setup\.sh && bazel .*", labels),
-    ("README.md", r"bazel build //\.\.\.", labels),
-    ("README.md", r"bazel-bin/cli/catchment validate \S+", run()),
-    ("README.md", r"bazel-bin/cli/catchment train \S+ --servers=2 .*--out=out",
+    ("README.md", r"deploy/setup\.sh && bazel .*", labels),
+    ("README.md", r"deploy/wheel\.sh|pip install .*",
+     taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
+    ("README.md", r"catchment train --program=.*", program),
+    ("docs/quickstart.md", r"bazel-bin/cli/catchment validate \S+", run()),
+    ("docs/quickstart.md", r"bazel-bin/cli/catchment train \S+ --servers=2 .*--out=out",
      run(f"{DIGITS} --set samples=512", leaves=["out/" + name for name in TRAINED])),
-    ("README.md", r"bazel-bin/cli/catchment train .*--out=out-downpour",
+    ("docs/quickstart.md", r"bazel-bin/cli/catchment train .*--out=out-downpour",
      run(f"{DIGITS} --set samples=512", leaves=["out-downpour/" + name for name in TRAINED])),
-    ("README.md", r"bazel-bin/cli/catchment train --resume .*", run("--set samples=1024")),
-    ("README.md", r"bazel-bin/cli/catchment compare .*--out=out-compare",
-     run(f"{DIGITS} --workers=1,2 --seeds=1 --search=none --budget=samples:512",
+    ("docs/quickstart.md", r"bazel-bin/cli/catchment train --resume .*", run("--set samples=1024")),
+    ("README.md", r"catchment compare .*--out=out-compare",
+     run(f"{DIGITS} --seeds=1 --search=none --budget=samples:1024",
          leaves=["out-compare/" + name for name in COMPARED])),
-    ("README.md", r"node[01]\$ bazel-bin/.*", daemon),
+    ("deploy/README.md", r"node[01]\$ deploy/setup\.sh && bazel .*", labels),
+    ("deploy/README.md", r"node[01]\$ bazel-bin/.*", daemon),
     ("docs/security.md", r"deploy/make_certs\.sh .*",
      taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
     ("docs/operating.md", r"catchment doctor --out=out", run()),
     ("deploy/README.md", r"bazel test .*", labels),
+    ("deploy/README.md", r'(podman run|apptainer exec) .* bash -c ".*"', labels),
     ("deploy/README.md", r"deploy/bundle\.sh",
      run("--bin=bazel-bin", leaves=["out-bundle/catchment-0.1.0.tar.gz"])),
     ("deploy/README.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+|catchment-gpu-\S+/run\.sh", GPU_BUNDLE),
@@ -292,10 +286,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/compare.md", r"catchment compare .*--launcher=kubectl .*",
      compare_on("kubernetes_test.sh", "with the manifests' Pods as processes")),
     ("docs/compare.md", r"catchment compare .*",
-     same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
-                           ("--out=out", "--out=out-compare")])),
-    ("README.md", r"bazel-bin/cli/catchment simulate .*",
-     run(f"{DIGITS} --budget=samples:640", leaves=["out-simulate/" + name for name in COMPARED])),
+     run(f"{DIGITS} --workers=1,2 --seeds=1 --search=none --budget=samples:512",
+         leaves=["out/" + name for name in COMPARED])),
     ("docs/simulate.md", r"catchment simulate .*--out=sim",
      run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
     ("docs/simulate.md", r"catchment simulate .*--out=sim-large",
@@ -375,37 +367,37 @@ def check_hidden_commands():
 
 
 def check_promises():
-    """The README's table of the files that `train` writes is the one that is checked above."""
+    """The table of the files that `train` writes, on the quick start, has the files that are checked above."""
     table = r"writes to `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
-    promised = re.search(table, pages.read("README.md"))[1]
+    promised = re.search(table, pages.read("docs/quickstart.md"))[1]
     names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]
     if set(names) != {*TRAINED, *SOMETIMES}:
-        failures.append(f"README.md promises {names} of `train`; TRAINED has {list(TRAINED)}")
+        failures.append(f"docs/quickstart.md promises {names} of `train`; TRAINED has {list(TRAINED)}")
 
 
 def check_two_hosts():
-    """From two fresh machines to training on both, by the README alone: under eight commands."""
-    section = re.search(r"\n## On several machines\n(.*?)\n## ", pages.read("README.md"), re.S)[1]
+    """From two fresh machines to training on both, by deploy/README.md alone: under eight commands."""
+    section = re.search(r"\n## On several machines\n(.*?)\n## ", pages.read("deploy/README.md"), re.S)[1]
     count = len(re.findall(r"^    node[01]\$ ", section, re.M))
     servers = len(re.findall(r"\$ bazel-bin/server/catchment_server ", section))
     workers = len(re.findall(r"\$ bazel-bin/worker/catchment_worker (?!.*--role)", section))
     data = section.count("deploy/fetch_mnist.sh")
-    print(f"README.md: {count} commands from two fresh machines to {servers} servers and {workers} workers")
+    print(f"deploy/README.md: {count} commands from two fresh machines to {servers} servers and {workers} workers")
     if not (count < 8 and servers == workers == data == 2):
-        failures.append("README.md, On several machines: two hosts must train with under eight commands, "
+        failures.append("deploy/README.md, On several machines: two hosts must train with under eight commands, "
                         f"set-up, build and data included: {count} commands, {servers} servers, {workers} "
                         f"workers, data on {data} hosts")
 
 
 def check_python():
-    """The Python of docs/wire_protocol.md computes what the programs do: what the README's first training
+    """The Python of docs/wire_protocol.md computes what the programs do: what the quick start's first training
     left, and the order of 8 samples (that of tests/worker/data/epoch_order_test.cc)."""
     page = {}
     exec("\n".join(line for _, line in pages.blocks("docs/wire_protocol.md", "python")), page)
     orders = [[1, 0, 3, 4, 6, 5, 2, 7], [5, 1, 0, 7, 2, 4, 3, 6]]
     if [page["epoch_order"](1, epoch, 8) for epoch in (0, 1)] != orders:
         failures.append("docs/wire_protocol.md: epoch_order is not the workers'")
-    out = os.path.join(SCRATCH, "README.md/out")
+    out = os.path.join(SCRATCH, "docs_quickstart.md/out")
     tensors = [(name, about["shape"]) for name, about in safetensors(f"{out}/model.safetensors").items()]
     manifest = pages.read(glob.glob(f"{out}/checkpoints/*/manifest.textproto")[0])
     if page["fingerprint"](tensors) != int(re.search(r"^fingerprint: (\d+)", manifest, re.M)[1]):
