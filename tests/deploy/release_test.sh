@@ -85,8 +85,9 @@ expect_no_output "Earlier"
 output=$(tar -xzOf "$out/catchment-1.2.3-source.tar.gz" catchment-1.2.3/RELEASE catchment-1.2.3/CHANGELOG.md)
 expect_output "commit $TEST_BUILT"
 expect_output "Later"
-expect_true "the source archive names the whole commit" \
-  test "$(gunzip <"$out/catchment-1.2.3-source.tar.gz" | git get-tar-commit-id)" = "$(git rev-parse HEAD)"
+# As `git get-tar-commit-id` does, which in git 2.39 fails if an earlier system call of its own has failed.
+run python3 -c 'import sys, tarfile; print(tarfile.open(sys.argv[1]).pax_headers["comment"])' "$out/catchment-1.2.3-source.tar.gz"
+expect_output "$(git rev-parse HEAD)"
 output=$(python3 -c 'import sys, zipfile; print(zipfile.ZipFile(sys.argv[1]).read("catchment/_bundle/VERSION").decode())' "$out/$wheel")
 expect_output "commit: $TEST_BUILT"
 
