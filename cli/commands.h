@@ -30,8 +30,8 @@ int RunExamples(const std::vector<std::string>& args, const Streams& streams);
 // 3: no master could be reached; 128 + N: signal N ended the command.
 int RunStop(const std::vector<std::string>& args, const Streams& streams);
 
-// `catchment trace DIR`: joins the files that daemons with --trace=DIR wrote into DIR/trace.json (common/trace/trace_file.h). Exit
-// code 0: joined; 1: there are none, or one is not a trace.
+// `catchment trace DIR`: joins the files that daemons with --trace=DIR wrote into DIR/trace.json
+// (common/trace/trace_file.h). Exit code 0: joined; 1: there are none, or one is not a trace.
 int RunTrace(const std::vector<std::string>& args, const Streams& streams);
 
 // `catchment health HOST:PORT`: queries the gRPC health service of a server, for probes that run a command.

@@ -31,8 +31,8 @@ void LogEnd(const DaemonEnd& end, bool json, const std::string& name) {
   }
 }
 
-// Starts recording for a trace in `directory`. Training does not depend on it: if the directory cannot be written, the log says
-// why.
+// Starts recording for a trace in `directory`. Training does not depend on it: if the directory cannot be
+// written, the log says why.
 void StartTrace(const std::string& directory) {
   if (const absl::Status status = PrepareTraceDirectory(directory); !status.ok()) {
     LOG(ERROR) << "no trace is recorded: " << status.message();

@@ -1,8 +1,8 @@
-// The virtual time of a simulation: a clock that stands still while an event is carried out, and moves to the time of
-// the next one.
+// The virtual time of a simulation: a clock that stands still while an event is carried out, and moves to the
+// time of the next one.
 //
-// Events of the same time are carried out in the order in which they were added, so a simulation has one order of events
-// on every machine. Units: seconds. Threads: not thread-safe.
+// Events of the same time are carried out in the order in which they were added, so a simulation has one
+// order of events on every machine. Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SIMULATION_EVENT_QUEUE_H_
 #define CATCHMENT_SIMULATION_EVENT_QUEUE_H_
 

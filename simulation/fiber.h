@@ -1,8 +1,9 @@
-// A function with a stack of its own that can pause anywhere in its calls, and is resumed by whoever drives it.
+// A function with a stack of its own that can pause anywhere in its calls, and is resumed by whoever drives
+// it.
 //
-// The algorithms of workers are written as blocking code over Parameters, and block within a pass over the model
-// (PassObserver). A simulated worker runs them unchanged on a fiber, which pauses where a real worker's thread would
-// block. A thread for each worker would do the same, but not for 10,000 workers.
+// The algorithms of workers are written as blocking code over Parameters, and block within a pass over the
+// model (PassObserver). A simulated worker runs them unchanged on a fiber, which pauses where a real worker's
+// thread would block. A thread for each worker would do the same, but not for 10,000 workers.
 //
 // Threads: all fibers are created, resumed and destroyed on one thread.
 #ifndef CATCHMENT_SIMULATION_FIBER_H_
@@ -34,8 +35,8 @@ class Fiber {
 
   // Pauses the fiber that calls it, until it is resumed.
   static void Pause();
-  // Calls a function that may need a large stack on the stack of Resume's caller, and returns when it has returned.
-  // Outside of a fiber it just calls it.
+  // Calls a function that may need a large stack on the stack of Resume's caller, and returns when it has
+  // returned. Outside of a fiber it just calls it.
   static void CallOutside(absl::FunctionRef<void()> function);
 
  private:

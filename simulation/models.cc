@@ -87,7 +87,7 @@ absl::StatusOr<double> ParseDuration(const std::string& text) {
       ParseWithUnit(text, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}});
   if (seconds) return *seconds;
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", text, "\" is no time; a time is a number with ns, us, ms, s, m or h, such as 120ms"));
+      "\"", text, "\" is not a time; a time is a number with ns, us, ms, s, m or h, such as 120ms"));
 }
 
 double Distribution::Sample(Random* random) const {

@@ -1,5 +1,5 @@
-// What is modelled of a cluster, as the flags of `catchment simulate` describe it: the time of a step, the network, slow
-// workers, and failures.
+// Models of a cluster, as the flags of `catchment simulate` describe it: the time of a step, the
+// network, slow workers, and failures.
 //
 // Units: seconds, bytes. Errors of the parsers: InvalidArgument with the accepted forms.
 #ifndef CATCHMENT_SIMULATION_MODELS_H_
@@ -32,13 +32,13 @@ struct Distribution {
 absl::StatusOr<Distribution> ParseDistribution(const std::string& text);
 std::string ToString(const Distribution& distribution);
 
-// By how much the first step of each worker takes longer than its others: a program compiles, and data and memory are not
-// at hand yet. So workers push at different moments from the beginning.
-// none (a mean of 0), or a distribution: exponential:50ms.
+// By how much the first step of each worker takes longer than its others: a program compiles, and data and
+// memory are not at hand yet. So workers push at different moments from the beginning. none (a mean of 0), or
+// a distribution: exponential:50ms.
 absl::StatusOr<Distribution> ParseStart(const std::string& text);
 std::string StartText(const Distribution& start);
-// Returns that of workers of which nothing is known: exponential, with the mean of a step, so that their beginnings are as
-// far apart as if they had trained for long.
+// Returns that of workers of which nothing is known: exponential, with the mean of a step, so that their
+// beginnings are as far apart as if they had trained for long.
 Distribution UsualStart(const Distribution& step);
 
 // Every process has a link to one switch, the same in both directions.

@@ -1,12 +1,12 @@
 // The links of a simulated cluster: one of each process to a switch that is never the limit, the same in both
 // directions.
 //
-//   a message of b bytes occupies the sender's link for b / bandwidth seconds, and after the latency the receiver's
-//   link for as long. A link carries messages one after another, in the order in which they reach it. Workers that send
-//   to one server at the same time therefore share its link block by block.
+//   a message of b bytes occupies the sender's link for b / bandwidth seconds, and after the latency the
+//   receiver's link for as long. A link carries messages one after another, in the order in which they reach
+//   it. Workers that send to one server at the same time therefore share its link block by block.
 //
-// The receiver's link begins with a message as soon as its first byte arrives, so that one message alone takes
-// latency + b / bandwidth.
+// The receiver's link begins with a message as soon as its first byte arrives, so that one message alone
+// takes latency + b / bandwidth.
 #ifndef CATCHMENT_SIMULATION_NETWORK_H_
 #define CATCHMENT_SIMULATION_NETWORK_H_
 
@@ -43,8 +43,8 @@ class SimulatedNetwork {
  public:
   SimulatedNetwork(const NetworkModel& model, EventQueue* events) : model_(model), events_(*events) {}
 
-  // Sends a message. Calls `left` when the sender's link is free again, if it is not null, and `arrived` when the
-  // receiver has all of it.
+  // Sends a message. Calls `left` when the sender's link is free again, if it is not null, and `arrived` when
+  // the receiver has all of it.
   void Send(double bytes, Port* from, Port* to, EventQueue::Action left, EventQueue::Action arrived) {
     const double seconds = model_.bytes_per_second > 0 ? bytes / model_.bytes_per_second : 0;
     const double begin = from->out.Occupy(events_.Now(), seconds);

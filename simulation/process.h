@@ -22,8 +22,8 @@ class SimulatedProcess {
     Wake();
   }
 
-  // For the work itself: waits until Wake is called. It may return without a call, so the caller checks again what it
-  // waits for.
+  // For the work itself: waits until Wake is called. It may return without a call, so the caller checks again
+  // what it waits for.
   void Wait() {
     waiting_ = true;
     Fiber::Pause();

@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kRunId = 1;
 // As in the evaluator.
 constexpr double kPollSeconds = 0.1;
-// The time that a command and its report take for each member that they list, at the master and at the server.
+// The time that a command and its report take for each member that they list, at the master and at the
+// server.
 constexpr double kControlSecondsPerMember = 2e-6;
 
 }  // namespace

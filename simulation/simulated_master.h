@@ -1,6 +1,6 @@
-// The master of a simulation: carries out the effects of the production control loop (server/control/control_loop.h) in
-// virtual time. It sends commands to the simulated servers over the network, scores the weights, and writes the metrics
-// and the summary.
+// The master of a simulation: carries out the effects of the production control loop
+// (server/control/control_loop.h) in virtual time. It sends commands to the simulated servers over the
+// network, scores the weights, and writes the metrics and the summary.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_MASTER_H_
 #define CATCHMENT_SIMULATION_SIMULATED_MASTER_H_
 

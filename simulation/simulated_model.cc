@@ -21,7 +21,7 @@
 namespace catchment {
 namespace {
 
-// Of the job's seed; other streams of it are dropout's, the samples' order and those of step times.
+// A stream of the job's seed; others are those of dropout, the samples' order and step times.
 constexpr uint64_t kNoiseStream = 0x6e6f697365;
 
 absl::StatusOr<std::vector<LayerShape>> LayersOf(const v1::Job& job) {

@@ -1,5 +1,5 @@
-// What simulated workers train: the job's own model on its data, computed on this machine, or a quadratic function.
-// One object serves all workers.
+// The model that simulated workers train: the job's own model on its data, computed on this machine, or a
+// quadratic function. One object serves all workers.
 //
 // Shapes: weights and gradients are flat vectors of all tensors(). Threads: one.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_MODEL_H_
@@ -41,19 +41,21 @@ class SimulatedModel {
   // gradient = the gradient of the mean loss over the minibatch.
   virtual absl::StatusOr<Score> Train(absl::Span<const float> weights, const BatchPlan& plan,
                                       absl::Span<float> gradient) = 0;
-  // Returns a report with samples, correct, loss_sum and statistics; without samples where nothing can be scored.
+  // Returns a report with samples, correct, loss_sum and statistics; without samples where nothing can be
+  // scored.
   virtual v1::EvaluationReport Evaluate(absl::Span<const float> weights) = 0;
 };
 
-// Loads the job's data and makes its model on the CPU, such that the same step gives the same bits. `job` is complete
-// and valid. Errors: those of the data and the model; InvalidArgument for a job whose gradients are a program's.
+// Loads the job's data and makes its model on the CPU, such that the same step gives the same bits. `job` is
+// complete and valid. Errors: those of the data and the model; InvalidArgument for a job whose gradients are
+// a program's.
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& job);
 
-// f(w) = 1/2 sum_i h_i w_i^2, with curvatures h_i from 1 / condition to 1, evenly spaced on a logarithmic scale, from
-// w = 1. The gradient of a minibatch is h_i w_i plus normal noise. As the accuracy it reports the share of the initial
-// loss that is gone, so that the report's curves and times to a target apply. Its messages take as long as those of the
-// job's model, and there are as many of them, at most 64 for each server: each server has as many blocks, of 16 values or
-// more.
+// f(w) = 1/2 sum_i h_i w_i^2, with curvatures h_i from 1 / condition to 1, evenly spaced on a logarithmic
+// scale, from w = 1. The gradient of a minibatch is h_i w_i plus normal noise. As the accuracy it reports the
+// share of the initial loss that is gone, so that the report's curves and times to a target apply. Its
+// messages take as long as those of the job's model, and there are as many of them, at most 64 for each
+// server: each server has as many blocks, of 16 values or more.
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,
                                                               const v1::Job& job, int servers);
 // Returns the number of values of such a function.

@@ -1,5 +1,6 @@
-// The center as a simulated worker reaches it: Parameters over the simulated network. It is to a simulation what
-// ParameterClient (worker/client/parameter_client.h) is to a worker, with the same schedule of blocks and the same codecs.
+// The center as a simulated worker reaches it: Parameters over the simulated network. It is to a simulation
+// what ParameterClient (worker/client/parameter_client.h) is to a worker, with the same schedule of blocks
+// and the same codecs.
 //
 // Threads: those of the simulation. Errors: Cancelled after Cancel; those of the shards.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_PARAMETERS_H_

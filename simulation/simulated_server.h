@@ -1,4 +1,5 @@
-// A server of a simulation: the production shard behind a link, with one processor that applies blocks one after another.
+// A server of a simulation: the production shard behind a link, with one processor that applies blocks one
+// after another.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_SERVER_H_
 #define CATCHMENT_SIMULATION_SIMULATED_SERVER_H_
 
@@ -12,9 +13,9 @@
 
 namespace catchment {
 
-// The time that a server's processor works for a block, from the processor time of "catchment" in the first table of
-// docs/results/performance.md, which is that of both ends: 0.13 ms for a small message and its answer, and 0.36 ns for
-// each further byte.
+// The time that a server's processor works for a block, from the processor time of "catchment" in the first
+// table of docs/results/performance.md, which is that of both ends: 0.13 ms for a small message and its
+// answer, and 0.36 ns for each further byte.
 inline constexpr double kServerSecondsPerBlock = 60e-6;
 inline constexpr double kServerSecondsPerByte = 0.2e-9;  // received or sent
 
@@ -32,8 +33,8 @@ class SimulatedServer {
   // Returns the number of values of the shard.
   uint64_t num_parameters() const;
 
-  // Takes a request that has arrived, and handles it when the processor has worked for it. `bytes`: of the request and
-  // its answer.
+  // Takes a request that has arrived, and handles it when the processor has worked for it. `bytes`: of the
+  // request and its answer.
   void Receive(Request request, double bytes);
   // Answers a command of the master, as ShardHost does.
   v1::ShardReport Control(const v1::ShardCommand& command);

@@ -17,13 +17,13 @@ constexpr size_t kBatchesAhead = 3;
 // As in Heartbeat.
 constexpr double kUsualHeartbeat = 0.5;
 constexpr double kForwardShare = 1.0 / 3;
-// Of the job's seed.
+// Streams of the job's seed.
 constexpr uint64_t kTimeStream = 0x74696d65;
 constexpr uint64_t kFailureStream = 0x6661696c;
 constexpr uint64_t kStartStream = 0x73746172;
 
-// Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is called with
-// a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
+// Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is
+// called with a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
 template <typename Answer, typename Call, typename IsStopped>
 std::optional<Answer> CallMaster(SimulatedNetwork* network, SimulatedProcess* process, Call call,
                                  IsStopped is_stopped) {

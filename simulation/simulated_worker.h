@@ -1,8 +1,9 @@
-// A worker of a simulation: the production step loop (worker/step_loop.h) with leases from the master and minibatches ahead,
-// in virtual time.
+// A worker of a simulation: the production step loop (worker/step_loop.h) with leases from the master and
+// minibatches ahead, in virtual time.
 //
-// A pass takes a random time, a third of it forward and two thirds backward, evenly over the layers as in SyntheticModel
-// (worker/model/synthetic_model.h). Its gradient is computed when the forward pass has all weights.
+// A pass takes a random time, a third of it forward and two thirds backward, evenly over the layers as in
+// SyntheticModel (worker/model/synthetic_model.h). Its gradient is computed when the forward pass has all
+// weights.
 #ifndef CATCHMENT_SIMULATION_SIMULATED_WORKER_H_
 #define CATCHMENT_SIMULATION_SIMULATED_WORKER_H_
 
@@ -25,7 +26,7 @@
 
 namespace catchment {
 
-// What all workers of a simulation have in common. It owns nothing.
+// The objects that all workers of a simulation share. It owns none of them.
 struct SimulatedCluster {
   const v1::Job* job = nullptr;
   const ParameterLayout* layout = nullptr;

@@ -15,10 +15,10 @@
 namespace catchment {
 namespace {
 
-// What a worker takes beside its vectors: two stacks, its part of the ledgers, messages.
+// Memory of a worker, excluding its vectors: two stacks, its part of the ledgers, messages.
 constexpr double kBytesPerWorker = 96 << 10;
-// Vectors of a worker: weights, gradient, and what contributions of some kinds have; and those of its values that are on
-// their way to and from the servers.
+// Vectors of a worker: weights, gradient, and what contributions of some kinds have; and those of its values
+// that are on their way to and from the servers.
 constexpr double kVectorsPerWorker = 5;
 
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeModel(const v1::Job& job,

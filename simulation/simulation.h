@@ -1,9 +1,9 @@
-// Simulates the training of a job: discrete events on the production code of the shard, its gate, rules and optimizers, the
-// master with its leases, and the workers' halves of the algorithms. Only clocks, the network and the time of the
-// computation are modelled.
+// Simulates the training of a job: discrete events on the production code of the shard, its gate, rules and
+// optimizers, the master with its leases, and the workers' halves of the algorithms. Only clocks, the network
+// and the time of the computation are modelled.
 //
-// The same job and options give the same bytes in the outputs, on the same machine; on another one, if the kernels of
-// the job's model give the same bits there.
+// The same job and options give the same bytes in the outputs, on the same machine; on another one, if the
+// kernels of the job's model give the same bits there.
 #ifndef CATCHMENT_SIMULATION_SIMULATION_H_
 #define CATCHMENT_SIMULATION_SIMULATION_H_
 
@@ -35,11 +35,12 @@ struct SimulationOptions {
 // Returns the time of a step of model.synthetic; nothing for a job with another model.
 std::optional<Distribution> SyntheticStep(const v1::Job& job);
 
-// Returns the time of a step: that of `options`, or that of model.synthetic. InvalidArgument if neither has one.
+// Returns the time of a step: that of `options`, or that of model.synthetic. InvalidArgument if neither has
+// one.
 absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options);
 
-// Returns the job's status at its end. `job` is complete and valid. Errors: InvalidArgument for options that do not suit
-// the job; those of its data and model; Internal if the job failed.
+// Returns the job's status at its end. `job` is complete and valid. Errors: InvalidArgument for options that
+// do not suit the job; those of its data and model; Internal if the job failed.
 absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options);
 
 // Returns the number of workers that fit into `bytes` of memory.

@@ -51,11 +51,9 @@ twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
   sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
 [[ -z $twice ]] || hint "give the types that several headers define different names:" "$twice"
 
-# Language. Exempt for now are files that are being restructured.
-restructured='^(server/master/|server/main\.cc|simulation/|docs/architecture\.md'
-restructured+='|worker/(training_session|trainer|session|evaluator|lease_source|main)\.)'
-mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto' | grep -vE "$restructured")
-mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh' | grep -vE "$restructured")
+# Language.
+mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto')
+mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh')
 # A block of comments that begins so is a noun clause. A comment after code continues in lines that are indented more.
 ! awk 'FNR == 1 { open = 0 }
        match($0, /^ *\/\/+ ?/) {

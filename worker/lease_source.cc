@@ -3,7 +3,7 @@
 namespace catchment {
 namespace {
 
-// How long a call may wait at the master, which bounds it itself: the lower, the fewer workers there are.
+// The time for which a call may wait at the master. The master bounds it further if there are few workers.
 constexpr double kWaitSeconds = 20;
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace catchment {
 
-// What a LeaseSource needs of its surroundings: calls over gRPC (worker/master_leases.h), or of a simulation.
+// The surroundings of a LeaseSource: calls over gRPC (worker/master_leases.h), or of a simulation.
 class LeaseCalls {
  public:
   virtual ~LeaseCalls() = default;
@@ -22,21 +22,21 @@ class LeaseCalls {
   virtual absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request) = 0;
   // Returns true if the worker was asked to stop.
   virtual bool IsStopped() const = 0;
-  // Waits until `is_done`, which depends on the worker's progress, returns true, the seconds have passed, or the worker
-  // is asked to stop.
+  // Waits until `is_done`, which depends on the worker's progress, returns true, the seconds have passed, or
+  // the worker is asked to stop.
   virtual void PauseUntil(absl::FunctionRef<bool()> is_done, double seconds) const = 0;
 };
 
 // Threads: Next() is the loader's; the others for any.
 class LeaseSource {
  public:
-  // Which step of which lease a minibatch is: the plan's tag.
+  // The lease and the step in it that a minibatch is, from the plan's tag.
   struct Place {
     uint64_t lease = 0;
     uint64_t step = 0;  // from 1
   };
   static Place PlaceOf(uint64_t tag) { return {tag >> 32, tag & 0xffffffff}; }
-  // Tags of plans without samples that are no steps: everything computed is to be pushed (Lease.flush); the
+  // Tags of plans without samples that are not steps: everything computed is to be pushed (Lease.flush); the
   // job was stopped, and nothing more is to be pushed (Lease.stopped).
   static constexpr uint64_t kFlush = UINT64_MAX;
   static constexpr uint64_t kStopped = UINT64_MAX - 1;
@@ -54,10 +54,10 @@ class LeaseSource {
   // NextPlan of the loader: blocks until the master has something; nullopt at the end or when asked to stop.
   absl::StatusOr<std::optional<BatchPlan>> Next();
 
-  // Of the first lease; valid once Next has returned a plan.
+  // Returns the version of the first lease; valid once Next has returned a plan.
   uint64_t first_version() const;
-  // Returns the step of a minibatch of these samples: its place in the job's budget, and Lease.local_steps of the last
-  // lease. `samples_per_epoch`: SamplesPerEpoch.
+  // Returns the step of a minibatch of these samples: its place in the job's budget, and Lease.local_steps of
+  // the last lease. `samples_per_epoch`: SamplesPerEpoch.
   Algorithm::Step StepOf(absl::Span<const Span> spans, uint64_t samples_per_epoch) const;
 
  private:
@@ -68,7 +68,7 @@ class LeaseSource {
   // Returns the tag of the plan without samples that the master's answer asks for; 0: it asks for none, or
   // for one that was made already.
   uint64_t TakeRequest(const v1::Lease& answer);
-  // Whether all steps of the last lease are.
+  // Returns true if every step of the last lease is done.
   bool IsDone(const v1::Progress& progress) const;
   // Pauses, but not beyond the moment when all steps of the last lease are done, unless that was reported.
   void PauseUntilDone(const v1::Progress& reported, double seconds) const;
@@ -78,7 +78,7 @@ class LeaseSource {
   LeaseCalls& calls_;
   const std::function<v1::Progress()> progress_;
 
-  // Of the loader's thread.
+  // Used by the loader's thread.
   v1::Lease lease_;
   int next_ = 0;          // minibatch of it
   uint64_t tag_ = 0;      // of the plan that kTagged announces

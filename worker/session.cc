@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
   return network;
 }
 
-// Whether the worker has a program exactly where the job wants one.
+// Returns an error unless the worker has a program exactly if the job requires one.
 absl::Status CheckProgram(const WorkerOptions& options, const v1::Job& job) {
   if (job.model().has_external() && options.program.empty()) {
     return absl::FailedPreconditionError(

@@ -1,4 +1,4 @@
-// What a worker and an evaluator have in common: the job as the master tells it, the data and the model.
+// State shared by workers and evaluators: the job received from the master, the data and the model.
 #ifndef CATCHMENT_WORKER_SESSION_H_
 #define CATCHMENT_WORKER_SESSION_H_
 
@@ -46,18 +46,18 @@ struct Session {
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the
-// master speaks another protocol version, or the job has fields that this build does not know. HasMasterEnded when the
-// job has ended.
+// master speaks another protocol version, or the job has fields that this build does not know. HasMasterEnded
+// when the job has ended.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
 
-// Follows the master into its current run, after a registration that was lost for the reason `lost`. In another run of
-// the same job, `session` keeps its data and model, and takes the servers of the run; for another job it is opened anew.
-// Logs `lost`, or that there is another run.
+// Follows the master into its current run, after a registration that was lost for the reason `lost`. In
+// another run of the same job, `session` keeps its data and model, and takes the servers of the run; for
+// another job it is opened anew. Logs `lost`, or that there is another run.
 absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
-// Returns true for the error of a call that failed because the master has ended in order, as it does at the end of the
-// job, or says that the job has ended. The caller was not asked to stop.
+// Returns true for the error of a call that failed because the master has ended in order, as it does at the
+// end of the job, or says that the job has ended. The caller was not asked to stop.
 inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
 
 // The request with which a session registers; role and who it is.

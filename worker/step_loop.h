@@ -1,8 +1,8 @@
-// The steps of one registration of a worker: minibatches of the master's leases, each a step of the job's algorithm, and
-// what the master asks for between two steps.
+// The steps of one registration of a worker: minibatches of the master's leases, each a step of the job's
+// algorithm, and what the master asks for between two steps.
 //
-// The same loop runs in a worker (worker/training_session.h) and in a simulation (simulation/simulated_worker.h). Data,
-// computation and time are given by StepLoop::Surroundings.
+// The same loop runs in a worker (worker/training_session.h) and in a simulation
+// (simulation/simulated_worker.h). Data, computation and time are given by StepLoop::Surroundings.
 //
 // Units: seconds. Threads: one.
 #ifndef CATCHMENT_WORKER_STEP_LOOP_H_
@@ -23,7 +23,8 @@
 
 namespace catchment {
 
-// Returns how many times as long a worker's computation is to take (Faults.stragglers); 1: it is no straggler.
+// Returns how many times as long a worker's computation is to take (Faults.stragglers); 1: it is no
+// straggler.
 double SlowdownOf(const v1::Job& job, uint32_t worker);
 
 class StepLoop {
@@ -43,7 +44,8 @@ class StepLoop {
     virtual void End() = 0;
     // Returns true if NextMinibatch would return at once.
     virtual bool HasMinibatch() const = 0;
-    // Returns the next minibatch, valid until the next call. Nothing: there are no more. Waits for it if need be.
+    // Returns the next minibatch, valid until the next call. Nothing: there are no more. Waits for it if need
+    // be.
     virtual absl::StatusOr<std::optional<Minibatch>> NextMinibatch() = 0;
     // Returns the seconds for which all calls of NextMinibatch have waited.
     virtual double WaitedSeconds() const = 0;

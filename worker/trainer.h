@@ -1,9 +1,9 @@
 // The life cycle of a worker: it registers, trains (worker/training_session.h), and leaves. Begin reading
 // here.
 //
-// A worker whose membership is lost (its process was suspended for too long, or was disconnected, or the job goes back
-// to a checkpoint) registers again and continues with the center's weights. A worker that is done stays until its work is
-// in the last checkpoint, because until then the job may go back and need it again.
+// A worker whose membership is lost (its process was suspended for too long, or was disconnected, or the job
+// goes back to a checkpoint) registers again and continues with the center's weights. A worker that is done
+// stays until its work is in the last checkpoint, because until then the job may go back and need it again.
 #ifndef CATCHMENT_WORKER_TRAINER_H_
 #define CATCHMENT_WORKER_TRAINER_H_
 
@@ -63,8 +63,9 @@ class Trainer {
   // Leaves because of `why`, and returns it, or, if training has ended in order, as AwaitRecord.
   absl::Status Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why,
                      Session* session);
-  // Sends the request until the master has recorded the last checkpoint (OK). Errors: Aborted if the job has gone back,
-  // and the worker may register again. Meanwhile reads the final weights for the attached program, if there is one.
+  // Sends the request until the master has recorded the last checkpoint (OK). Errors: Aborted if the job has
+  // gone back, and the worker may register again. Meanwhile reads the final weights for the attached program,
+  // if there is one.
   absl::Status AwaitRecord(v1::LeaveRequest request, Session* session);
   void ReadResult(Session* session);
   // Ends the membership of a worker that a server refused, so that no other worker waits for it.

@@ -28,7 +28,8 @@ namespace catchment {
 // Threads: Run on one; the others from any.
 class TrainingSession final : private StepLoop::Surroundings {
  public:
-  // `me` is the master's answer to the registration. The session, the clock and the master outlive the object.
+  // `me` is the master's answer to the registration. The session, the clock and the master outlive the
+  // object.
   TrainingSession(const v1::RegisterReply& me, const WorkerOptions& options, const Clock* clock,
                   Session* session, MasterClient* master);
   // Gives the session the residual of the pushes and the highest version, for the next registration.
@@ -43,8 +44,8 @@ class TrainingSession final : private StepLoop::Surroundings {
   void EndLost(const absl::Status& why);
   // Returns the reason that was given to EndLost; OK: none was.
   absl::Status lost() const;
-  // Makes Run return without waiting for answers if it waits for servers that have neither taken nor answered a
-  // block for as long as one may take. Returns true if it did.
+  // Makes Run return without waiting for answers if it waits for servers that have neither taken nor answered
+  // a block for as long as one may take. Returns true if it did.
   bool EndStalled();
 
   // Returns the progress with the steps that are done.

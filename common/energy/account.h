@@ -1,5 +1,5 @@
-// Adds up the energy of a job's hosts from the reports of its processes. Of a host with several processes, the largest value
-// counts, which is that of the process that was started first.
+// Adds up the energy of a job's hosts from the reports of its processes. Of a host with several processes,
+// the largest value counts, which is that of the process that was started first.
 //
 // Units: joules. Threads: none. Errors: none.
 #ifndef CATCHMENT_COMMON_ENERGY_ACCOUNT_H_

@@ -1,5 +1,6 @@
-// The energy that this host uses: of its processors by RAPL, which Linux has at /sys/class/powercap, and of its NVIDIA GPUs by
-// NVML, which is opened when it is needed. Neither needs a privilege of ours, but most kernels let only root read RAPL.
+// The energy that this host uses: of its processors by RAPL, which Linux has at /sys/class/powercap, and of
+// its NVIDIA GPUs by NVML, which is opened when it is needed. Neither needs a privilege of ours, but most
+// kernels let only root read RAPL.
 //
 // Units: joules. Errors: none; what cannot be read is absent.
 #ifndef CATCHMENT_COMMON_ENERGY_METER_H_
@@ -22,8 +23,8 @@ class EnergyMeter {
   // Returns the energy that GPUs have used since any fixed time; nothing if it cannot be read.
   using GpuJoules = std::function<std::optional<double>()>;
 
-  // Counts from now on. `powercap`: a directory like /sys/class/powercap. RAPL's counters wrap around, after about ten minutes
-  // or more: Read must be called more often.
+  // Counts from now on. `powercap`: a directory like /sys/class/powercap. RAPL's counters wrap around, after
+  // about ten minutes or more: Read must be called more often.
   EnergyMeter(const std::string& powercap, std::string host, GpuJoules gpus);
 
   // Counts the GPUs, too, from now on.

@@ -1,14 +1,14 @@
 // Records spans of time into a ring of fixed size, for a timeline (docs/watching.md).
 //
-// A process that was started with --trace has one recorder, and others have none. Code that measures a phase anyway passes
-// its begin and end to RecordSpan; other code declares a TraceScope. Without a recorder both are a branch on an atomic, and
-// read no clock.
+// A process that was started with --trace has one recorder, and others have none. Code that measures a phase
+// anyway passes its begin and end to RecordSpan; other code declares a TraceScope. Without a recorder both
+// are a branch on an atomic, and read no clock.
 //
-// A span belongs to the thread that records it, on which spans nest, or to a lane, such as "network to server 1", on which
-// they may overlap.
+// A span belongs to the thread that records it, on which spans nest, or to a lane, such as "network to server
+// 1", on which they may overlap.
 //
-// Units: seconds of the clock (common/clock.h). Threads: safe. Errors: none; when the ring is full, the oldest span is
-// dropped.
+// Units: seconds of the clock (common/clock.h). Threads: safe. Errors: none; when the ring is full, the
+// oldest span is dropped.
 #ifndef CATCHMENT_COMMON_TRACE_RECORDER_H_
 #define CATCHMENT_COMMON_TRACE_RECORDER_H_
 
@@ -34,7 +34,7 @@ struct TraceBlock {
   uint64_t push = 0;  // its sequence number; 0: a pull
 };
 
-// What a recorder has recorded.
+// The spans that a recorder has recorded.
 struct RecordedTrace {
   struct Span {
     std::string name;
@@ -127,7 +127,8 @@ inline void NameTracedThread(absl::string_view name) {
   if (TraceRecorder* const trace = Trace()) trace->NameThread(name);
 }
 
-// Adds a reading of the master's clock: `master` is the time in an answer (0: it has none), `sent` when the call was made.
+// Adds a reading of the master's clock: `master` is the time in an answer (0: it has none), `sent` when the
+// call was made.
 inline void RecordMasterTime(double sent, double master) {
   TraceRecorder* const trace = Trace();
   if (trace != nullptr && master != 0) trace->AddReading(sent, master, trace->Now());

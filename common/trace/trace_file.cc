@@ -40,8 +40,8 @@ std::string NameEvent(absl::string_view what, int pid, int64_t tid, const std::s
                          Quoted(name));
 }
 
-// Viewers show spans of a thread that overlap without nesting wrongly: a lane is shown as several threads, in each of which
-// no spans overlap.
+// Viewers show spans of a thread that overlap without nesting wrongly: a lane is shown as several threads, in
+// each of which no spans overlap.
 class Lanes {
  public:
   // Returns the thread for a span on `lane`. Call it in the order of the begins.

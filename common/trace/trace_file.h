@@ -1,10 +1,11 @@
-// Traces as files in the JSON format of Chrome's trace viewer, which Perfetto (https://ui.perfetto.dev) opens, too.
+// Traces as files in the JSON format of Chrome's trace viewer, which Perfetto (https://ui.perfetto.dev)
+// opens, too.
 //
-// The times of a file are on the master's clock, so that files of several hosts can be joined. `otherData` of a file, and
-// `otherData.processes` of a joined one, has of each process:
+// The times of a file are on the master's clock, so that files of several hosts can be joined. `otherData` of
+// a file, and `otherData.processes` of a joined one, has of each process:
 //   process, host, pid        "worker 3", the host's name, the process id there
-//   clock_offset_seconds      that was added to the times of the process; null: the master never answered, and the times are
-//                             those of the host
+//   clock_offset_seconds      that was added to the times of the process; null: the master never answered:
+//                             the times are those of the host
 //   clock_error_seconds       the most by which the offset may be wrong
 //   spans, dropped_spans      in the file, and older ones for which the ring had no room
 //
@@ -43,8 +44,8 @@ absl::Status PrepareTraceDirectory(const std::string& directory);
 absl::StatusOr<std::string> WriteTrace(const std::string& directory, const std::string& program,
                                        const RecordedTrace& trace);
 
-// Joins the files that WriteTrace wrote to the directory into DIRECTORY/trace.json. Returns the number of processes. NotFound if
-// there are none.
+// Joins the files that WriteTrace wrote to the directory into DIRECTORY/trace.json. Returns the number of
+// processes. NotFound if there are none.
 absl::StatusOr<int> JoinTraceDirectory(const std::string& directory);
 
 }  // namespace catchment

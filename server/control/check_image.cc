@@ -200,8 +200,8 @@ class ImageCheck {
     return pace_.synchronous ? CheckPlans() : CheckLeases();
   }
 
-  // Checks a source of samples, of which `open` are assigned and not done, and that none of the samples that it has, or
-  // that are in `assigned`, are there twice or are fresh.
+  // Checks a source of samples, of which `open` are assigned and not done, and that none of the samples that
+  // it has, or that are in `assigned`, are there twice or are fresh.
   bool CheckSource(const v1::SampleSourceImage& source, std::vector<Span> assigned, uint64_t open) {
     const Position next{source.next_epoch(), source.next_position()};
     if (next.epoch > kMostSamples || next.position >= samples_per_epoch_)
@@ -268,7 +268,8 @@ class ImageCheck {
     return CheckSource(leases.source(), std::move(assigned), open_samples);
   }
 
-  // Adds to *open the samples of the plan that are not done, and to *assigned those that no other plan can have.
+  // Adds to *open the samples of the plan that are not done, and to *assigned those that no other plan can
+  // have.
   bool CheckPlan(const v1::PlanLedgerImage::Plan& plan, std::vector<Span>* assigned, uint64_t* open) {
     if (!CheckSteps(plan.steps(), RoundUp(kStepsPerPlan, pace_.steps_per_version))) return false;
     const std::vector<Step> steps = StepsOf(plan.steps());

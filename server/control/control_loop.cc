@@ -19,8 +19,8 @@ constexpr double kStepSeconds = 0.1;
 constexpr double kShortStepSeconds = 0.01;  // while the end of the job waits for reports
 // If the owner waits longer than this, its process did not run in the meantime.
 constexpr double kPauseSeconds = 1;
-// The time for which a job that has ended waits until its record can be written. Without it, a master that is started
-// again would continue the job.
+// The time for which a job that has ended waits until its record can be written. Without it, a master that is
+// started again would continue the job.
 constexpr double kRecordSeconds = 30;
 
 absl::StatusOr<std::unique_ptr<Master>> MakeMaster(ControlLoop::Options* options, const Clock* clock) {
@@ -447,7 +447,8 @@ Effects ControlLoop::End() {
   Effects effects;
   effects.leases = waiters_.TakeAll(RetryLease());
   effects.released = TakeReleased();
-  // These wait for an image that will not be taken. The others wait for the standby, or for the end of its log.
+  // These wait for an image that will not be taken. The others wait for the standby, or for the end of its
+  // log.
   while (gate_.changed() && !answers_.empty() && answers_.back().image == gate_.awaited()) {
     effects.released.push_back({std::move(answers_.back().respond), /*committed=*/false});
     answers_.pop_back();

@@ -1,8 +1,9 @@
-// The control plane of a job: a pure object that turns calls, answers of servers and time into effects (effects.h).
+// The control plane of a job: a pure object that turns calls, answers of servers and time into effects
+// (effects.h).
 //
-// It puts together the Master, which decides on the job; JobServers, which knows the processes that hold the shards;
-// LeaseWaiters, the calls that wait for work; ImageGate, which holds back what the master's standby does not have yet;
-// and RunHistory, the record that outlives the process. Its owner
+// It puts together the Master, which decides on the job; JobServers, which knows the processes that hold the
+// shards; LeaseWaiters, the calls that wait for work; ImageGate, which holds back what the master's standby
+// does not have yet; and JobHistory, the record that outlives the process. Its owner
 //   1. forwards calls, and responds when AfterCommit allows it,
 //   2. after each call appends the image that TakeImage asks for, and calls Step if HasWork returns true,
 //   3. calls Step at NextStep, or before, and carries the effects out,
@@ -34,10 +35,10 @@
 #include "proto/wire.pb.h"
 #include "server/control/effects.h"
 #include "server/control/image_gate.h"
+#include "server/control/job_history.h"
 #include "server/control/job_servers.h"
 #include "server/control/lease_waiters.h"
 #include "server/control/master.h"
-#include "server/control/run_history.h"
 #include "server/control/run_options.h"
 
 namespace catchment {
@@ -73,8 +74,8 @@ class ControlLoop {
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   // Answers at once.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  // Returns the answer to this call, or to an older one of the same worker. Nothing: the call waits, and its answer is
-  // an effect.
+  // Returns the answer to this call, or to an older one of the same worker. Nothing: the call waits, and its
+  // answer is an effect.
   std::optional<LeaseWaiters::Answer> AwaitLease(const v1::GetLeaseRequest& request,
                                                  LeaseWaiters::Respond respond);
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
@@ -82,8 +83,8 @@ class ControlLoop {
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
   v1::JobStatus Status();
   void Stop(const std::string& reason, bool now);
-  // Returns true if the answer to a call may leave now, because the standby has what the call has changed; false if the
-  // run ends before. Nothing: `respond` is an effect.
+  // Returns true if the answer to a call may leave now, because the standby has what the call has changed;
+  // false if the run ends before. Nothing: `respond` is an effect.
   std::optional<bool> AfterCommit(std::function<void(bool committed)> respond);
 
   // --- The standby.
@@ -116,7 +117,8 @@ class ControlLoop {
   double OnRecordWritten(const absl::Status& status) { return history_.OnWritten(status, clock_.Now()); }
   void OnOutputsWritten(const absl::Status& status);
   void OnStateSaved(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status);
-  // Returns the statistics of batch_norm of an evaluation whose weights are written; empty if they are not known.
+  // Returns the statistics of batch_norm of an evaluation whose weights are written; empty if they are not
+  // known.
   std::vector<v1::Statistic> BestStatistics(uint64_t evaluation) const;
   void OnBestKept(const v1::BestState& score, const absl::Status& status);
 
@@ -142,8 +144,8 @@ class ControlLoop {
   bool Commits() const;
   bool IsReleased(uint64_t image) const { return !Commits() || gate_.IsCommitted(image); }
   void NoteChange();
-  // Notes a change if the master has decided anything since the last time. Other changes, those in reports of servers
-  // and heartbeats, may be lost with the process, because they are reported again.
+  // Notes a change if the master has decided anything since the last time. Other changes, those in reports of
+  // servers and heartbeats, may be lost with the process, because they are reported again.
   void NoteDecisions();
   v1::ShardCommand NextCommand() const;
   bool MayCommand(const v1::ShardCommand& command) const;
@@ -158,7 +160,7 @@ class ControlLoop {
   const Options options_;
   const Clock& clock_;
   const std::unique_ptr<Master> master_;
-  RunHistory history_;
+  JobHistory history_;
   JobServers servers_;
   LeaseWaiters waiters_;
   ImageGate gate_;
@@ -188,7 +190,8 @@ class ControlLoop {
   double record_at_ = 0;                          // time of the next attempt
   GrowingPause record_pauses_;
   std::optional<v1::BestState> kept_;  // the score of the weights that are kept
-  // The reports, with batch_norm's statistics, of the newest evaluation and of the one whose weights are saved.
+  // The reports, with batch_norm's statistics, of the newest evaluation and of the one whose weights are
+  // saved.
   v1::EvaluationReport newest_report_;
   v1::EvaluationReport best_report_;
   bool scored_ = false;  // an evaluation has been reported since the last step

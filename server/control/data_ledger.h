@@ -46,8 +46,8 @@ class DataLedger {
  public:
   virtual ~DataLedger() = default;
 
-  // Returns the version at which the holder's next lease begins (0 in asynchronous mode), or nothing if there
-  // is no lease for it yet. `members` are all holders, including this one, by worker index.
+  // Returns the version at which the holder's next lease begins (0 in asynchronous mode), or nothing if it
+  // has no lease yet. `members` are all holders, including this one, by worker index.
   virtual std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) = 0;
 
   // Limits the holder's later leases to `minibatches`, which is at least 1. Synchronous training ignores it,
@@ -86,7 +86,8 @@ class DataLedger {
   // Returns the state from which a job is resumed with the weights of a checkpoint. In synchronous mode this
   // is exactly what follows its version, which must not have been forgotten. In asynchronous mode it contains
   // all steps that are not in the cut; AwaitCheckpoint(true) must have been called before any shard took the
-  // checkpoint. Fills train_samples, as if an epoch had all of them, version, pending, next_*, steps and samples.
+  // checkpoint. Fills train_samples, as if an epoch had all of them, version, pending, next_*, steps and
+  // samples.
   virtual v1::MasterState StateAt(const Cut& cut) const = 0;
 
   // Synchronous mode: frees what is only needed for StateAt of versions below `version`.
@@ -96,13 +97,14 @@ class DataLedger {
   // drops them.
   virtual void AwaitCheckpoint(bool awaited) = 0;
 
-  // Writes the state into the field of the ledger's kind, and takes it from there into a ledger of the same job.
+  // Writes the state into the field of the ledger's kind, and takes it from there into a ledger of the same
+  // job.
   virtual void Save(v1::MasterImage* image) const = 0;
   virtual void Restore(const v1::MasterImage& image) = 0;
 };
 
-// Returns what is wrong with samples that are returned or assigned, of a training set of `train_samples`, if the first
-// fresh one is `next`: none is there twice, beyond the training set, or fresh. Empty: nothing.
+// Returns what is wrong with samples that are returned or assigned, of a training set of `train_samples`, if
+// the first fresh one is `next`: none is there twice, beyond the training set, or fresh. Empty: nothing.
 std::string DescribeProblem(std::vector<Span> spans, uint64_t train_samples, const Position& next);
 
 // Returns InvalidArgument for a state that no master can have written, in which samples are pending twice or

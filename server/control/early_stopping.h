@@ -24,8 +24,9 @@ namespace catchment {
 
 class EarlyStopping {
  public:
-  // `evaluation` has its defaults filled in. `from` and `last` are state() and last_score() of a resumed job, empty for a
-  // new one. A job whose last evaluation was enough, also with other settings now, is resumed with enough().
+  // `evaluation` has its defaults filled in. `from` and `last` are state() and last_score() of a resumed job,
+  // empty for a new one. A job whose last evaluation was enough, also with other settings now, is resumed
+  // with enough().
   EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from, const v1::BestState& last);
 
   // Records an evaluation, whose `since` is ignored. Returns true if it is the best so far.

@@ -1,5 +1,5 @@
-// What the control loop asks of its surroundings (control_loop.h): real ones (server/host/master_host.h), or those of a
-// simulation (simulation/simulated_master.h).
+// The effects that the control loop (control_loop.h) asks of its surroundings: real ones
+// (server/host/master_host.h), or those of a simulation (simulation/simulated_master.h).
 #ifndef CATCHMENT_SERVER_CONTROL_EFFECTS_H_
 #define CATCHMENT_SERVER_CONTROL_EFFECTS_H_
 
@@ -25,14 +25,15 @@ struct ServerCommand {
   double answer_seconds = 0;
 };
 
-// A call whose answer waited for the master's standby. `respond` is called with true if the answer may leave, and with
-// false if the run has ended before.
+// A call whose answer waited for the master's standby. `respond` is called with true if the answer may leave,
+// and with false if the run has ended before.
 struct ReleasedAnswer {
   std::function<void(bool committed)> respond;
   bool committed = false;
 };
 
-// What the outputs of a job that has ended consist of. ControlLoop::OnOutputsWritten is called when they are written.
+// The outputs of a job that has ended. ControlLoop::OnOutputsWritten is called when they are
+// written.
 struct FinalOutputs {
   v1::JobStatus status;
   std::vector<std::string> devices;

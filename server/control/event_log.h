@@ -1,5 +1,5 @@
-// A log of events, worded for people. It keeps the last events and those that were not fetched yet. An event is one line:
-// line breaks and control characters in it are escaped.
+// A log of events, worded for people. It keeps the last events and those that were not fetched yet. An event
+// is one line: line breaks and control characters in it are escaped.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_CONTROL_EVENT_LOG_H_
@@ -23,8 +23,8 @@ namespace catchment {
 class EventLog {
  public:
   static constexpr size_t kKept = 30;
-  // The limit for the events of all members together: a member may register and leave as often as it wants, and each
-  // event may have a kilobyte of its words.
+  // The limit for the events of all members together: a member may register and leave as often as it wants,
+  // and each event may have a kilobyte of its words.
   static constexpr double kBurst = 2000, kPerSecond = 1;
 
   // `members`: those that the job expects, for whose joining and leaving there is room besides.

@@ -1,7 +1,8 @@
 // Decides when the master's standby gets an image of its state, and which answers and commands wait for it.
 //
-// An answer or a command that shows a change may leave when the standby has an image with the change. Images use at
-// most a tenth of the time, however many members there are: changes that occur in the meantime share the next image.
+// An answer or a command that shows a change may leave when the standby has an image with the change. Images
+// use at most a tenth of the time, however many members there are: changes that occur in the meantime share
+// the next image.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_CONTROL_IMAGE_GATE_H_

@@ -21,7 +21,8 @@ constexpr uint64_t kEpochsAhead = 1 << 16;
 // The time for which servers that do not answer are sent the command to stop.
 constexpr double kStopSeconds = 10;
 
-// Returns true if `address` is one of `listed`, an entry of --servers: the same, or with a port in place of 0.
+// Returns true if `address` is one of `listed`, an entry of --servers: the same, or with a port in place of
+// 0.
 bool IsAddressOf(const std::string& listed, const std::string& address) {
   const absl::string_view host = absl::StripSuffix(listed, ":0");
   if (host.size() == listed.size()) return address == listed;
@@ -44,7 +45,7 @@ v1::Run RunAt(const RunOptions& options, const std::string& address) {
 }
 
 JobServers::JobServers(const RunOptions* options, bool can_go_back, std::function<uint64_t()> own_version,
-                       Master* master, RunHistory* history, const Clock* clock)
+                       Master* master, JobHistory* history, const Clock* clock)
     : options_(*options),
       can_go_back_(can_go_back),
       own_version_(std::move(own_version)),

@@ -1,5 +1,5 @@
-// The servers of a job as its master knows them: which process has which shard, who keeps whose copy, what each of them
-// must be told, and what it means for the job if one does not answer or was started again.
+// The servers of a job as its master knows them: which process has which shard, who keeps whose copy, what
+// each of them must be told, and what it means for the job if one does not answer or was started again.
 //
 // Units: seconds. Threads: not thread-safe. Time comes from outside.
 #ifndef CATCHMENT_SERVER_CONTROL_JOB_SERVERS_H_
@@ -18,8 +18,8 @@
 #include "proto/wire.pb.h"
 #include "server/control/command_schedule.h"
 #include "server/control/effects.h"
+#include "server/control/job_history.h"
 #include "server/control/master.h"
-#include "server/control/run_history.h"
 #include "server/control/run_options.h"
 
 namespace catchment {
@@ -33,15 +33,15 @@ class JobServers {
     bool gone = false;     // the process that had the job's shard has ended
     bool stopped = false;  // it has answered the stop
     std::string failure;   // why the last process that has registered no more has ended
-    // With Faults.standby: of the shard (ShardCommand.Standby.epoch), and of the last process that was asked to restore
-    // it.
+    // With Faults.standby: of the shard (ShardCommand.Standby.epoch), and of the last process that was asked
+    // to restore it.
     uint64_t epoch = 1;
     uint64_t offered_epoch = 1;
   };
 
   // `own_version` returns the version of shard 0. All pointers outlive the object.
   JobServers(const RunOptions* options, bool can_go_back, std::function<uint64_t()> own_version,
-             Master* master, RunHistory* history, const Clock* clock);
+             Master* master, JobHistory* history, const Clock* clock);
 
   // Continues with the servers of a master that was lost.
   void Restore(const RunOptions::Restored& from);
@@ -60,7 +60,8 @@ class JobServers {
   // Returns the standby of server 0. Nothing if there is none, or if not all servers have registered.
   std::optional<v1::ShardCommand::Standby> StandbyOfMaster() const;
 
-  // Returns why a server may not register, or OK. A server that was started again and has lost its shard ends the run.
+  // Returns why a server may not register, or OK. A server that was started again and has lost its shard ends
+  // the run.
   absl::Status Check(const v1::RegisterServerRequest& request);
   // Registers a server that has passed Check, or tells it how to begin again.
   v1::RegisterServerReply Accept(const v1::RegisterServerRequest& request);
@@ -75,13 +76,15 @@ class JobServers {
   void Tick() { schedule_.Tick(); }
   // Returns true if a server must get the command before the next tick.
   bool HasDueAtOnce(const v1::ShardCommand& command) const;
-  // Returns the command for each server to which it is due, and marks it as in flight. `with_rosters` returns the
-  // command with rosters.
+  // Returns the command for each server to which it is due, and marks it as in flight. `with_rosters` returns
+  // the command with rosters.
   std::vector<ServerCommand> TakeDue(const v1::ShardCommand& command,
                                      const std::function<v1::ShardCommand()>& with_rosters);
-  // Ends the command in flight. Returns true if the answer is of the process that has registered, and is a report.
+  // Ends the command in flight. Returns true if the answer is of the process that has registered, and is a
+  // report.
   bool OnAnswer(int server, const v1::ShardCommand& command, const absl::StatusOr<v1::ShardReport>& answer);
-  // Returns true if all servers know that the job has ended, or have had enough time to learn it since `since`.
+  // Returns true if all servers know that the job has ended, or have had enough time to learn it since
+  // `since`.
   bool StopIsKnown(double since) const;
 
   // Returns why the job must go back to a checkpoint; nothing if it need not.
@@ -102,15 +105,16 @@ class JobServers {
   void SetStandby(size_t server, v1::ShardCommand* command) const;
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const;
   absl::Status CheckPlace(const v1::RegisterServerRequest& request) const;
-  // Returns true if another process has come for the shard of a server, which it must restore from the standby.
+  // Returns true if another process has come for the shard of a server, which it must restore from the
+  // standby.
   bool MustRestore(const v1::RegisterServerRequest& request) const;
   // Returns true if the server's shard is not that of this run's beginning.
   bool MustBeginAgain(const v1::RegisterServerRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request);
   // Records that a process has restored the shard of a server.
   void OnRestored(const v1::RegisterServerRequest& request);
-  // Ends the run, or without a directory for checkpoints fails the job, because a server was restarted and has lost
-  // its shard. Returns the error for that server.
+  // Ends the run, or without a directory for checkpoints fails the job, because a server was restarted and
+  // has lost its shard. Returns the error for that server.
   absl::Status OnRestarted(size_t server);
   absl::Status FailRestarted(size_t server);
   void OnNoAnswer(int server, const absl::Status& why, bool stop);
@@ -123,7 +127,7 @@ class JobServers {
   const bool can_go_back_;
   const std::function<uint64_t()> own_version_;
   Master& master_;
-  RunHistory& history_;
+  JobHistory& history_;
   const Clock& clock_;
   const double begun_;  // the time of construction
   std::vector<Server> servers_;

@@ -7,8 +7,8 @@
 // kLeaving     The budget is spent, training is good enough, or a stop was requested: no more samples are
 //              assigned, and workers leave.
 // kSettling    No worker is left. Waits until all shards have reported, so that their versions are final.
-// kSaving      Waits for the last checkpoint.
-// kEvaluating  Waits for the final evaluation, and for an evaluator that was lost. Skipped if the job has none, or was
+// kSaving      Waits for the last checkpoint. kEvaluating  Waits for the final evaluation, and for an
+// evaluator that was lost. Skipped if the job has none, or was
 //              stopped.
 // kEnded       The outputs are written, and members and clients that poll the status learn that the job
 // ended. kOver        The servers exit.
@@ -64,8 +64,8 @@ class JobStateMachine {
   JobStateMachine(int workers, double trained_seconds)
       : workers_(workers), trained_seconds_(trained_seconds) {}
 
-  // Changes the number of workers that training begins with. At the time `until` it begins with those that have
-  // registered, of which there must be one.
+  // Changes the number of workers that training begins with. At the time `until` it begins with those that
+  // have registered, of which there must be one.
   void ExpectWorkers(int workers, double until) {
     workers_ = workers;
     expected_until_ = until;

@@ -87,11 +87,13 @@ inline constexpr uint64_t kMostPerLease = 1000;
 // worker that has made this progress. `workers` is the number of workers of the job.
 uint64_t LeaseSize(const v1::Progress& progress, int workers);
 
-// Returns the steps of a worker in a second in which it loads samples and computes; 0 as long as it has reported none.
+// Returns the steps of a worker in a second in which it loads samples and computes; 0 as long as it has
+// reported none.
 double StepsPerSecond(const v1::Progress& progress);
 
-// Returns the steps between two contributions of a worker with this speed, of which the fastest one makes `most`
-// (PseudoGradient.steps_by_speed): at least 1, and `most` as long as one of the speeds is not known, 0.
+// Returns the steps between two contributions of a worker with this speed, of which the fastest one makes
+// `most` (PseudoGradient.steps_by_speed): at least 1, and `most` as long as one of the speeds is not known,
+// 0.
 uint32_t LocalSteps(uint32_t most, double speed, double fastest);
 
 }  // namespace catchment

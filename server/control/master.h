@@ -73,17 +73,17 @@ class Master {
                                                         int num_shards, const Clock* clock,
                                                         const std::optional<v1::MasterState>& resumed);
 
-  // Creates a master that continues from the image of another one (Save) of the same job, whose process has ended. The image
-  // has passed CheckMasterImage (check_image.h). Members
-  // count as heard of now. No incarnation that the other one may have given since is given again: the next one is at
-  // least `next_incarnation`. What shards report is not in an image; it comes with their next reports.
+  // Creates a master that continues from the image of another one (Save) of the same job, whose process has
+  // ended. The image has passed CheckMasterImage (check_image.h). Members count as heard of now. No
+  // incarnation that the other one may have given since is given again: the next one is at least
+  // `next_incarnation`. What shards report is not in an image; it comes with their next reports.
   static std::unique_ptr<Master> Restore(v1::Job job, std::vector<TensorSpec> tensors, int num_shards,
                                          const Clock* clock, const v1::MasterImage& image,
                                          uint64_t next_incarnation);
   // Returns an image of the state. Training must have begun.
   v1::MasterImage Save() const;
-  // What other processes see of the master's decisions, besides the answers to calls. Its owner saves the master when
-  // it has changed, before others see it.
+  // The master's decisions as other processes see them, in addition to the answers to calls. Its owner saves
+  // the master when it has changed, before others see it.
   struct Decisions {
     JobStateMachine::State state = JobStateMachine::State::kWaiting;
     uint64_t generation = 0;
@@ -108,8 +108,8 @@ class Master {
   // on progress that the worker has not reported yet.
   bool MayWaitForLease(const v1::GetLeaseRequest& request) const;
   static constexpr double kLeaseWaitSeconds = 3;
-  // The shortest time for which the final evaluation waits for an evaluator that was lost: it pauses for up to 5 seconds
-  // between two calls.
+  // The shortest time for which the final evaluation waits for an evaluator that was lost: it pauses for up
+  // to 5 seconds between two calls.
   static constexpr double kEvaluatorSeconds = 10;
   // Returns the longest time for which it may be delayed: kLeaseWaitSeconds, or more with many workers, but
   // at most a third of the heartbeat timeout.
@@ -137,8 +137,8 @@ class Master {
   // Returns the score of an evaluation whose weights the evaluator `incarnation` wants to send. NotFound if
   // it is not a member; FailedPrecondition if the weights are not, or no longer, wanted.
   absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation);
-  // Sets the score of the weights in the file of the best ones, which an earlier run of the job has written. It has no
-  // effect on when training ends: that continues from the checkpoint's history.
+  // Sets the score of the weights in the file of the best ones, which an earlier run of the job has written.
+  // It has no effect on when training ends: that continues from the checkpoint's history.
   void SetKept(const v1::BestState& score) { kept_ = score; }
   // Notes whether the weights of the best evaluation were saved. The final evaluation waits for it.
   void OnBestKept(uint64_t evaluation, const absl::Status& status);
@@ -157,13 +157,13 @@ class Master {
   absl::Status OnShardReport(const v1::ShardReport& report);
   // Notes that another process has replaced a server before training began.
   void OnServerReplaced(uint32_t index, const std::string& address);
-  // Changes the number of workers that training begins with, from that of the job; after `seconds` it begins with
-  // those that have registered.
+  // Changes the number of workers that training begins with, from that of the job; after `seconds` it begins
+  // with those that have registered.
   void ExpectWorkers(int workers, double seconds) {
     state_machine_.ExpectWorkers(workers, clock_->Now() + seconds);
   }
-  // Changes the number of evaluators for one of which the final evaluation waits: those that the job had before a loss, or
-  // those that are being started for it.
+  // Changes the number of evaluators for one of which the final evaluation waits: those that the job had
+  // before a loss, or those that are being started for it.
   void ExpectEvaluators(int evaluators) { expected_evaluators_ = evaluators; }
   // Returns the number of evaluators that the job has, has lost or is to have.
   int expected_evaluators() const { return expected_evaluators_; }
@@ -233,8 +233,8 @@ class Master {
   // Returns Unavailable if workers from `origin` were stuck too often, and the job trains without them.
   absl::Status CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const;
   absl::Status CheckTrainSamples(const v1::RegisterRequest& request) const;
-  // Returns true if the number of training samples is only what earlier workers said, none of which is left or was
-  // assigned samples.
+  // Returns true if the number of training samples is only what earlier workers said, none of which is left
+  // or was assigned samples.
   bool TrainSamplesAreOpen() const;
   // Records a worker's progress for the status. InvalidArgument if it is impossible.
   absl::Status Observe(const v1::Progress& progress, Member* member);
@@ -278,8 +278,8 @@ class Master {
   // About once a second, logs which workers make no progress and removes those that are stuck.
   void WatchProgress();
   ProgressWatch::Work WorkOf(const Member& worker) const;
-  // Asynchronous mode: returns true if others may have to wait for the worker's clock, although it has no lease to work on,
-  // until it asks for the next one.
+  // Asynchronous mode: returns true if others may have to wait for the worker's clock, although it has no
+  // lease to work on, until it asks for the next one.
   bool HoldsClock(const Member& worker) const;
   // Returns the time for which workers that must leave may push nothing: the time of a few steps, or of a
   // block over a slow network.
@@ -361,8 +361,8 @@ class Master {
   std::vector<Leaving> leaving_;
   uint64_t repeated_samples_ = 0;  // computed again although some blocks already include them
   double watched_until_ = 0;
-  // Incarnations of workers that have left, and whose processes stay until the last checkpoint is recorded; of each,
-  // whether it knows that the weights are final.
+  // Incarnations of workers that have left, and whose processes stay until the last checkpoint is recorded;
+  // of each, whether it knows that the weights are final.
   std::map<uint64_t, bool> staying_;
 };
 

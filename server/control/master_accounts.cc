@@ -79,7 +79,8 @@ ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   work.granted = worker.granted_steps;
   work.reported = worker.progress.steps();
   work.answered = marks_.Of(worker.index, worker.incarnation).answered;
-  // What a worker says of its time counts as far as servers have answered its steps, because it lengthens the limit.
+  // The time that a worker reports counts as far as servers have answered its steps, because it lengthens the
+  // limit.
   work.mean_step_seconds = std::min(MeanStepSeconds(worker), watch_.SecondsPerAnswer(worker.incarnation));
   if (states_.Awaits(worker.incarnation, states_.number())) work.states_saved = states_.num_saved();
   work.process = absl::StrCat(worker.host, ":", worker.pid);

@@ -58,8 +58,8 @@ void Master::RecordScore() {
 }
 
 bool Master::IsWanted(const v1::BestState& score) const {
-  // The file may have the weights of a run that was lost, which are better than all of this run. If those of the best
-  // evaluation could not be saved, any that are better than the file's are wanted.
+  // The file may have the weights of a run that was lost, which are better than all of this run. If those of
+  // the best evaluation could not be saved, any that are better than the file's are wanted.
   const bool best_is_kept = !early_stopping_.IsBetter(early_stopping_.state(), kept_);
   const bool better_are_awaited = best_awaited_from_ != 0 && !early_stopping_.IsBetter(score, best_wanted_);
   return !best_is_kept && !better_are_awaited && early_stopping_.IsBetter(score, kept_);

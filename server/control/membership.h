@@ -53,8 +53,8 @@ struct Member {
 
 class Membership {
  public:
-  // Logs to `events`, which must outlive this object. `groups`: of consistency.grouped, whose worker i is in group
-  // i mod groups; otherwise 1.
+  // Logs to `events`, which must outlive this object. `groups`: of consistency.grouped, whose worker i is in
+  // group i mod groups; otherwise 1.
   Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events,
              uint32_t groups = 1);
 
@@ -93,8 +93,8 @@ class Membership {
   // Returns the incarnations of workers(). The result is cached while no worker joins or leaves.
   const std::vector<uint64_t>& worker_incarnations() const;
   int num_workers() const { return num(v1::WORKER); }
-  // Returns the number of workers without those whose connection to a server has broken and that have sent no call since,
-  // which may be lost.
+  // Returns the number of workers without those whose connection to a server has broken and that have sent no
+  // call since, which may be lost.
   int num_connected_workers() const;
   int num_evaluators() const { return num(v1::EVALUATOR); }
   bool empty() const { return members_.empty(); }

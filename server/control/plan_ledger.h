@@ -3,10 +3,10 @@
 // A plan has kStepsPerPlan steps, rounded up to a multiple of the steps per version, and fewer at the end of
 // the budget. Each step takes
 //   m = min(p * batch_size, samples left in the epoch)
-// samples (with Pace.merges_last, all that are left in the epoch if they are fewer than 2 * p * batch_size), of which the
-// member of rank r of p (by worker index) gets samples m*r/p .. m*(r+1)/p - 1.
-// Together, p workers with batch size b therefore process the same samples as one worker with batch size p*b.
-// At the end of the budget, empty steps fill a plan up to a multiple of the steps per version.
+// samples (with Pace.merges_last, all that are left in the epoch if they are fewer than 2 * p * batch_size),
+// of which the member of rank r of p (by worker index) gets samples m*r/p .. m*(r+1)/p - 1. Together, p
+// workers with batch size b therefore process the same samples as one worker with batch size p*b. At the end
+// of the budget, empty steps fill a plan up to a multiple of the steps per version.
 //
 // All members get a lease of the same length: one minibatch for each step of the plan, some of them empty.
 // The next plan is made when a participant of the last one requests it, and includes all current members. A

@@ -1,14 +1,14 @@
 // Detects workers that have work but make no progress. A worker whose training thread hangs continues to send
 // heartbeats, and a synchronous job would wait for it forever.
 //
-// A worker makes progress when it reports more steps, when servers answer more of its contributions, when it is assigned
-// samples, and, while its turn to save its state may not have come, when another's is saved. No progress is expected while it has no work, or while its contribution waits for
-// those of other workers.
+// A worker makes progress when it reports more steps, when servers answer more of its contributions, when it
+// is assigned samples, and, while its turn to save its state may not have come, when another's is saved. No
+// progress is expected while it has no work, or while its contribution waits for those of other workers.
 //
-// A process that was considered stuck and registers again was only slow: each time doubles its limit, so that a step of any
-// length ends some day. A process that never makes progress could hold up the others for ever in this way, under one name or
-// many: the workers of an address from which a second one was considered stuck have to wait before they register again,
-// each time twice as long for the time that the others lost.
+// A process that was considered stuck and registers again was only slow: each time doubles its limit, so that
+// a step of any length ends some day. A process that never makes progress could hold up the others for ever
+// in this way, under one name or many: the workers of an address from which a second one was considered stuck
+// have to wait before they register again, each time twice as long for the time that the others lost.
 //
 // Units: seconds, on any clock that never goes back. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_CONTROL_PROGRESS_WATCH_H_
@@ -54,14 +54,15 @@ class ProgressWatch {
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
   // Notes that a worker of this process is removed because it is stuck.
   void NoteStuck(const std::string& process);
-  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`. Its `incarnation` counts if
-  // it is not below that of `next_incarnation` at the last one that counted: workers that start slowly together are one.
+  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`. Its
+  // `incarnation` counts if it is not below that of `next_incarnation` at the last one that counted: workers
+  // that start slowly together are one.
   void Bar(const std::string& address, double seconds, uint64_t incarnation, uint64_t next_incarnation,
            double now);
   // Returns the seconds until workers from this address may register again; 0: they may.
   double BarredFor(const std::string& address, double now) const;
-  // Returns the time in which servers have answered one step of the worker, on average since its first Observe; 0 if they
-  // have not answered any.
+  // Returns the time in which servers have answered one step of the worker, on average since its first
+  // Observe; 0 if they have not answered any.
   double SecondsPerAnswer(uint64_t incarnation) const;
   // By process. It is all that a master which continues for another needs: what workers do is observed anew.
   const std::map<std::string, uint32_t>& times_stuck() const { return times_stuck_; }

@@ -12,7 +12,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master_image.pb.h"
-#include "server/control/run_history.h"
+#include "server/control/job_history.h"
 
 namespace catchment {
 

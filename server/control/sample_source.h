@@ -23,8 +23,8 @@ class SampleSource {
   SampleSource(uint64_t samples_per_epoch, std::optional<Position> end, bool merges_last,
                const v1::MasterState& from);
 
-  // Takes up to `size` samples of one epoch; if last ones are merged, all samples that are left of it if they are
-  // fewer than 2 * size. The result is empty only if no samples are left.
+  // Takes up to `size` samples of one epoch; if last ones are merged, all samples that are left of it if they
+  // are fewer than 2 * size. The result is empty only if no samples are left.
   Step Take(uint64_t size);
 
   // Returns samples, which will be taken again before fresh ones.

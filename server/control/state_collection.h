@@ -20,8 +20,9 @@ class StateCollection {
 
   // Returns the number of the checkpoint; 0 if there is none yet.
   uint64_t number() const { return number_; }
-  // Returns the checkpoint for which the worker must save its state before its next lease; 0 if there is none.
-  // `version`: the one at which that lease begins in synchronous mode, otherwise the highest of the shards.
+  // Returns the checkpoint for which the worker must save its state before its next lease; 0 if there is
+  // none. `version`: the one at which that lease begins in synchronous mode, otherwise the highest of the
+  // shards.
   uint64_t AskedFor(uint64_t incarnation, uint64_t version) const;
 
   // Returns true if the worker's state for this checkpoint is awaited.

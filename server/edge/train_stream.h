@@ -71,7 +71,8 @@ class TrainStream final : public StreamOwner,
   void OnDone() override;
 
   absl::Status ReadRequest(Request* request);
-  // Passes the request to the shard. In the trace, a request whose answer is not due yet waits at the gate until Deliver.
+  // Passes the request to the shard. In the trace, a request whose answer is not due yet waits at the gate
+  // until Deliver.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

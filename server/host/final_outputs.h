@@ -20,8 +20,8 @@ struct OutputSources {
   std::shared_ptr<grpc::ChannelCredentials> credentials;
 };
 
-// Reads the weights from the servers or, if one cannot be read, from the last checkpoint. Logs errors, and returns the
-// first.
+// Reads the weights from the servers or, if one cannot be read, from the last checkpoint. Logs errors, and
+// returns the first.
 absl::Status WriteFinalOutputs(const RunOptions& run, const OutputSources& sources,
                                const ParameterLayout& layout, const FinalOutputs& ended, Outputs* outputs);
 

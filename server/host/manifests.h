@@ -11,8 +11,9 @@
 
 namespace catchment {
 
-// Checks that the shards' files can be read, and then writes the manifest, so that a recorded checkpoint can always be
-// resumed from. Deletes checkpoints that the job need not keep. `directory` may be empty: there is nothing to write.
+// Checks that the shards' files can be read, and then writes the manifest, so that a recorded checkpoint can
+// always be resumed from. Deletes checkpoints that the job need not keep. `directory` may be empty: there is
+// nothing to write.
 absl::Status RecordCheckpoint(const std::string& directory, const RunOptions& run,
                               const ParameterLayout& layout, const CompleteCheckpoint& checkpoint);
 

@@ -1,8 +1,9 @@
-// Runs the control loop (server/control/control_loop.h) in real time: forwards calls to it, and carries its effects out.
-// It sends commands to servers, answers calls, and writes manifests, metrics, the record and the outputs of the job.
+// Runs the control loop (server/control/control_loop.h) in real time: forwards calls to it, and carries its
+// effects out. It sends commands to servers, answers calls, and writes manifests, metrics, the record and the
+// outputs of the job.
 //
-// A host serves one run. With a directory for checkpoints, a server that comes back after training had begun ends the
-// run: the owner of the host begins another one from the newest complete checkpoint (run_start.h).
+// A host serves one run. With a directory for checkpoints, a server that comes back after training had begun
+// ends the run: the owner of the host begins another one from the newest complete checkpoint (run_start.h).
 #ifndef CATCHMENT_SERVER_HOST_MASTER_HOST_H_
 #define CATCHMENT_SERVER_HOST_MASTER_HOST_H_
 
@@ -31,8 +32,8 @@
 
 namespace catchment {
 
-// Threads: safe. One thread of the host makes the steps of the loop and writes files; another one receives the servers'
-// answers.
+// Threads: safe. One thread of the host makes the steps of the loop and writes files; another one receives
+// the servers' answers.
 class MasterHost {
  public:
   struct Options : RunOptions {
@@ -41,8 +42,8 @@ class MasterHost {
     std::string out_dir;         // "": no outputs are written
   };
 
-  // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it. Errors: those
-  // of Master::Create, Outputs::Open and WriteRunRecord.
+  // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it.
+  // Errors: those of Master::Create, Outputs::Open and WriteRunRecord.
   static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
                                                             ShardHost* local, const Clock* clock,
                                                             std::optional<v1::MasterState> resumed);
@@ -78,13 +79,13 @@ class MasterHost {
   // For SaveWorkerState and LoadWorkerState.
   WorkerStateStore* state_store() { return &state_store_; }
 
-  // Calls `then` with true when the standby, if there is one, has everything that calls before this one have changed:
-  // their answers may leave. With false if the run ends before.
+  // Calls `then` with true when the standby, if there is one, has everything that calls before this one have
+  // changed: their answers may leave. With false if the run ends before.
   using Then = std::function<void(bool committed)>;
   void AfterCommit(Then then);
 
-  // Blocks until the job has ended and all servers have been notified, or until the run has ended because a server
-  // was lost (loss). Returns OK, or why the job failed.
+  // Blocks until the job has ended and all servers have been notified, or until the run has ended because a
+  // server was lost (loss). Returns OK, or why the job failed.
   absl::Status Wait();
   // Returns false if that has not happened after `seconds`.
   bool WaitFor(double seconds);

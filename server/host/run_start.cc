@@ -37,8 +37,8 @@ absl::StatusOr<v1::Manifest> TakeLatest(const std::string& directory, const v1::
   return std::move(found->manifest);
 }
 
-// Deletes the checkpoints of a job that has not completed any. `not_found`: the result of FindLatest, which is
-// returned if one was complete and is damaged: the job must not begin anew without being asked to.
+// Deletes the checkpoints of a job that has not completed any. `not_found`: the result of FindLatest, which
+// is returned if one was complete and is damaged: the job must not begin anew without being asked to.
 absl::Status DeleteIncomplete(const std::string& directory, const absl::Status& not_found) {
   const absl::StatusOr<std::vector<uint64_t>> numbers = ListCheckpoints(directory);
   if (absl::IsNotFound(numbers.status())) return absl::OkStatus();

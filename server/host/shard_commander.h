@@ -5,7 +5,8 @@
 // processor time that each call of a worker cost the master.
 //
 // Threads: safe; answers are delivered on a separate thread. Errors: those of the call; DeadlineExceeded if
-// the server did not answer in time; InvalidArgument for a report outside its limits (server/edge/message_limits.h).
+// the server did not answer in time; InvalidArgument for a report outside its limits
+// (server/edge/message_limits.h).
 #ifndef CATCHMENT_SERVER_HOST_SHARD_COMMANDER_H_
 #define CATCHMENT_SERVER_HOST_SHARD_COMMANDER_H_
 

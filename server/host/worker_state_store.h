@@ -7,9 +7,9 @@
 // most one state in memory: up to kMostVectors vectors as long as the weights. Duplicate parts are ignored.
 //
 // Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
-// answers: InvalidArgument for parts that do not fit the model or arrive out of order, and for a state of more vectors or
-// numbers than any algorithm has; DataLoss for a file
-// that is missing or damaged; those of the owner and of writing files.
+// answers: InvalidArgument for parts that do not fit the model or arrive out of order, and for a state of
+// more vectors or numbers than any algorithm has; DataLoss for a file that is missing or damaged; those of
+// the owner and of writing files.
 #ifndef CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
 #define CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
 

@@ -19,8 +19,8 @@ namespace {
 // The time for which a master tries to reach the standby of its shard. All servers wait for the master.
 constexpr double kRestoreSeconds = 3;
 
-// Continues the run of a master that was lost, with the copy of its state and its shard at the standby. Returns false if
-// there is none: the job goes back to a checkpoint, or begins.
+// Continues the run of a master that was lost, with the copy of its state and its shard at the standby.
+// Returns false if there is none: the job goes back to a checkpoint, or begins.
 absl::StatusOr<bool> ContinueRun(ServerConfig* config) {
   if (!HasStandbys(config->job, config->servers.size()) || config->checkpoint_dir.empty()) return false;
   const absl::StatusOr<std::optional<v1::RunRecord>> record =

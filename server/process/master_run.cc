@@ -21,7 +21,8 @@ namespace catchment {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
-// The time for which a master that is started again after the end of its job answers those that may not know of the end.
+// The time for which a master that is started again after the end of its job answers those that may not know
+// of the end.
 constexpr double kTellSeconds = 10;
 
 // Returns a number above all incarnations of earlier runs, whose workers may still be alive. Two runs that

@@ -14,7 +14,8 @@ namespace catchment {
 // Serves one run. Returns true if the job goes back: config->start is then the start of the next run.
 absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* config, ServerEdge* edge);
 
-// Tells members that still ask for a job that has ended how it has, in the place of a master that was lost too early.
+// Tells members that still ask for a job that has ended how it has, in the place of a master that was lost
+// too early.
 absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
                                   ServerConfig* config);
 

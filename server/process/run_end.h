@@ -13,7 +13,7 @@ namespace catchment {
 struct RunEnd {
   Mutex mu;
   absl::Status failure ABSL_GUARDED_BY(mu);
-  // How the server must begin again.
+  // Says how the server must begin again.
   std::optional<v1::RegisterServerReply> again ABSL_GUARDED_BY(mu);
   bool leaving ABSL_GUARDED_BY(mu) = false;  // the server was asked to end
   bool ended ABSL_GUARDED_BY(mu) = false;    // the job, without this server

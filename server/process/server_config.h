@@ -1,4 +1,4 @@
-// What a server's process is given, by its flags and its job, and what its runs change of it.
+// The configuration of a server's process, from its flags and its job, and the state that its runs leave.
 #ifndef CATCHMENT_SERVER_PROCESS_SERVER_CONFIG_H_
 #define CATCHMENT_SERVER_PROCESS_SERVER_CONFIG_H_
 
@@ -53,11 +53,12 @@ struct ServerConfig {
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
 
-// Reads the job and the credentials, and locks the directories of a master. Errors: those of the job and of files.
+// Reads the job and the credentials, and locks the directories of a master. Errors: those of the job and of
+// files.
 absl::StatusOr<ServerConfig> ReadConfig(const ServerFlags& flags);
 
-// Creates the directory for checkpoints, if there is one, and checks that it is writable now rather than when the first
-// checkpoint is due.
+// Creates the directory for checkpoints, if there is one, and checks that it is writable now rather than when
+// the first checkpoint is due.
 absl::Status PrepareCheckpointDirectory(const ServerConfig& config);
 
 // Returns true if connections over a network are in clear text.

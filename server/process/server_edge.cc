@@ -18,8 +18,9 @@ constexpr char kMasterName[] = "catchment.v1.MasterService";
 constexpr char kShardName[] = "catchment.v1.ShardService";
 constexpr int kControlMessageBytes = 4 << 20;
 
-// Returns the memory that the copy of another server's shard may take: an image while the one before is complete, and
-// the vectors of workers that a copy may have. It is kept in the memory of the messages that it came in.
+// Returns the memory that the copy of another server's shard may take: an image while the one before is
+// complete, and the vectors of workers that a copy may have. It is kept in the memory of the messages that it
+// came in.
 size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
   constexpr size_t kImages = 2;
   size_t values = 0;
@@ -27,8 +28,8 @@ size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
   return values * sizeof(float) * (kImages * (1 + Rule::kMaxStates) + 2 * job.workers());
 }
 
-// Returns the memory for messages that arrive and leave: for each worker those on its connections, and a share for
-// others. docs/limits.md ("Memory") states it.
+// Returns the memory for messages that arrive and leave: for each worker those on its connections, and a
+// share for others. docs/limits.md ("Memory") states it.
 size_t MemoryQuota(uint32_t workers, size_t payload) {
   constexpr size_t kShareOfOthers = 1 << 30, kOfConnections = 16 << 20, kPayloads = 16;
   return kShareOfOthers + workers * (kOfConnections + kPayloads * payload);

@@ -18,8 +18,8 @@
 
 namespace catchment {
 
-// The listener, which lasts as long as the process and has its port from the first run of the job to the last, and the gRPC
-// services behind it.
+// The listener, which lasts as long as the process and has its port from the first run of the job to the
+// last, and the gRPC services behind it.
 class ServerEdge {
  public:
   // Begins to serve a run. The services have the fronts of this object, or are the master's.

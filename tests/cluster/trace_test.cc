@@ -110,7 +110,8 @@ double Unaccounted(const JoinedTrace& trace, const std::string& worker) {
   return 1 - phases / (end - begin);
 }
 
-// Fails if a server did not begin to apply a block between the times at which the worker sent it and had the answer.
+// Fails if a server did not begin to apply a block between the times at which the worker sent it and had the
+// answer.
 void ExpectAppliedBetweenSendAndAnswer(const JoinedTrace& trace) {
   const auto key = [](const std::string& server, const json& args) {
     return std::make_tuple(server, args["worker"].get<int>(), args["block"].get<int>(),

@@ -31,8 +31,8 @@ class ProgramLink {
   // Errors: the error of `look` if the program is gone.
   absl::Status Send(const v1::ToProgram& message);
 
-  // Waits for the next message that is not a span, which it records. Errors: Internal with the program's reason
-  // for Failed; InvalidArgument for bytes that are not a message; the errors of `look`.
+  // Waits for the next message that is not a span, which it records. Errors: Internal with the program's
+  // reason for Failed; InvalidArgument for bytes that are not a message; the errors of `look`.
   absl::StatusOr<v1::FromProgram> Receive();
 
  private:

@@ -10,7 +10,8 @@ namespace {
 
 VirtualCluster::Options JobOf(bool synchronous, bool standby) {
   VirtualCluster::Options options;
-  options.job = {.synchronous = synchronous, .workers = 3, .batch_size = 4, .epochs = 20, .every_updates = 20};
+  options.job = {
+      .synchronous = synchronous, .workers = 3, .batch_size = 4, .epochs = 20, .every_updates = 20};
   options.standby = standby;
   return options;
 }

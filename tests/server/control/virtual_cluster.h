@@ -1,5 +1,6 @@
-// A job in virtual time: the production control loop with shards, workers and links that the test plays. Servers, workers
-// and the master are lost at random or when the test says so, and come back as their processes do.
+// A job in virtual time: the production control loop with shards, workers and links that the test plays.
+// Servers, workers and the master are lost at random or when the test says so, and come back as their
+// processes do.
 #ifndef CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
 #define CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
 
@@ -115,7 +116,8 @@ class VirtualCluster {
       for (const auto& [sample, count] : times) more_than_once_ += count > 1;
     }
   }
-  // Returns the samples, of all servers together, that are in more than one contribution, after ExpectAllIsTrained.
+  // Returns the samples, of all servers together, that are in more than one contribution, after
+  // ExpectAllIsTrained.
   int more_than_once() const { return more_than_once_; }
   int losses() const { return losses_; }
   int recoveries() const { return static_cast<int>(last_.recoveries()); }

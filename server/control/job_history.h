@@ -1,9 +1,9 @@
-// The record of a job's runs: recoveries, and how the job has ended. It outlives the master's process in a file, from
-// which a master that is started again learns that its predecessor was lost.
+// The record of a job's runs: recoveries, and how the job has ended. It outlives the master's process in a
+// file, from which a master that is started again learns that its predecessor was lost.
 //
 // Units: seconds. Threads: not thread-safe.
-#ifndef CATCHMENT_SERVER_CONTROL_RUN_HISTORY_H_
-#define CATCHMENT_SERVER_CONTROL_RUN_HISTORY_H_
+#ifndef CATCHMENT_SERVER_CONTROL_JOB_HISTORY_H_
+#define CATCHMENT_SERVER_CONTROL_JOB_HISTORY_H_
 
 #include <cstdint>
 #include <optional>
@@ -28,17 +28,18 @@ struct RunLoss {
 // Returns, for people, how a job has ended: "the job is DONE", "the job is STOPPED: a stop was requested".
 std::string DescribeEnd(const std::string& phase, const std::string& reason);
 
-// Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version
-// 5,003; 207 updates are computed again". `checkpoint` 0: the initial weights; `version`: of the beginning.
+// Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000, of
+// version 5,003; 207 updates are computed again". `checkpoint` 0: the initial weights; `version`: of the
+// beginning.
 std::string DescribeRecovery(const RunLoss& loss, uint64_t checkpoint, uint64_t version);
 
 // Returns the updates that are computed again, as far as is known.
 uint64_t UpdatesComputedAgain(const RunLoss& loss, uint64_t version);
 
-class RunHistory {
+class JobHistory {
  public:
   // `record` is that of the job so far. `loss`: the loss that this run recovers from.
-  RunHistory(v1::RunRecord record, std::optional<RunLoss> loss)
+  JobHistory(v1::RunRecord record, std::optional<RunLoss> loss)
       : record_(std::move(record)), recovers_from_(std::move(loss)) {}
 
   const v1::RunRecord& record() const { return record_; }
@@ -53,8 +54,8 @@ class RunHistory {
   void NoteLostVersion(uint64_t version);
   // Counts a shard or a master that its standby has restored.
   void CountRestoration() { Change()->set_recoveries(record_.recoveries() + 1); }
-  // Training has begun again, from this checkpoint and version. Returns a sentence about the recovery; empty: there was
-  // none, or it was reported.
+  // Training has begun again, from this checkpoint and version. Returns a sentence about the recovery; empty:
+  // there was none, or it was reported.
   std::string TakeRecovery(uint64_t checkpoint, uint64_t version);
   // Notes how the job has ended. `continues`: a master that is started again continues it.
   void End(v1::JobStatus::Phase phase, const std::string& reason, bool continues);
@@ -77,4 +78,4 @@ class RunHistory {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_CONTROL_RUN_HISTORY_H_
+#endif  // CATCHMENT_SERVER_CONTROL_JOB_HISTORY_H_

@@ -1,4 +1,4 @@
-#include "server/control/run_history.h"
+#include "server/control/job_history.h"
 
 #include <algorithm>
 #include <utility>
@@ -31,20 +31,20 @@ std::string DescribeRecovery(const RunLoss& loss, uint64_t checkpoint, uint64_t 
                       Plural(again, "update"), again == 1 ? " is" : " are", " computed again");
 }
 
-v1::RunRecord* RunHistory::Change() {
+v1::RunRecord* JobHistory::Change() {
   changed_ = true;
   return &record_;
 }
 
-void RunHistory::NoteEvaluators(int evaluators) {
+void JobHistory::NoteEvaluators(int evaluators) {
   if (record_.evaluators() != static_cast<uint32_t>(evaluators)) Change()->set_evaluators(evaluators);
 }
 
-void RunHistory::NoteLostVersion(uint64_t version) {
+void JobHistory::NoteLostVersion(uint64_t version) {
   if (recovers_from_) recovers_from_->version = std::max(recovers_from_->version, version);
 }
 
-std::string RunHistory::TakeRecovery(uint64_t checkpoint, uint64_t version) {
+std::string JobHistory::TakeRecovery(uint64_t checkpoint, uint64_t version) {
   if (!recovers_from_) return "";
   const RunLoss loss = *std::exchange(recovers_from_, std::nullopt);
   Change()->set_updates_computed_again(record_.updates_computed_again() +
@@ -52,7 +52,7 @@ std::string RunHistory::TakeRecovery(uint64_t checkpoint, uint64_t version) {
   return DescribeRecovery(loss, checkpoint, version);
 }
 
-void RunHistory::End(v1::JobStatus::Phase phase, const std::string& reason, bool continues) {
+void JobHistory::End(v1::JobStatus::Phase phase, const std::string& reason, bool continues) {
   v1::RunRecord* const record = Change();
   record->set_ended(!continues);
   record->set_phase(v1::JobStatus::Phase_Name(phase));
@@ -61,13 +61,13 @@ void RunHistory::End(v1::JobStatus::Phase phase, const std::string& reason, bool
   write_at_ = 0;
 }
 
-std::optional<v1::RunRecord> RunHistory::TakeDue(double now) {
+std::optional<v1::RunRecord> JobHistory::TakeDue(double now) {
   if (!IsDue(now)) return std::nullopt;
   changed_ = false;
   return record_;
 }
 
-double RunHistory::OnWritten(const absl::Status& status, double now) {
+double JobHistory::OnWritten(const absl::Status& status, double now) {
   if (status.ok()) {
     pauses_.Reset();
     return 0;
