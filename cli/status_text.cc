@@ -23,7 +23,7 @@ namespace {
 constexpr int kShownRows = 32;
 constexpr int kShownEvents = 6;
 constexpr int kHostColumns = 16;
-constexpr int kLeastDeviceColumns = 4;
+constexpr int kMinDeviceColumns = 4;
 constexpr char kUnknown[] = "-";
 
 std::string Whole(double n) { return Count(std::llround(n)); }
@@ -185,7 +185,7 @@ int LongestLine(const std::string& text) {
 // Gives the device the columns that are left.
 std::string WorkerTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const int others = LongestLine(PrintWorkers(status, before, 1)) - 1;
-  return PrintWorkers(status, before, std::max(kLeastDeviceColumns, kStatusColumns - others));
+  return PrintWorkers(status, before, std::max(kMinDeviceColumns, kStatusColumns - others));
 }
 
 std::string Members(const v1::JobStatus& status, const v1::JobStatus* before) {

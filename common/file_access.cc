@@ -17,7 +17,7 @@
 namespace catchment {
 namespace {
 
-constexpr size_t kMostNameBytes = 255;
+constexpr size_t kMaxNameBytes = 255;
 
 // Returns true for a pipe that has no name in a file system.
 bool IsUnnamedPipe(int file) {
@@ -72,7 +72,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, FileNamedBy named_
 }
 
 bool IsFileName(absl::string_view name) {
-  return !name.empty() && name.size() <= kMostNameBytes && name != "." && name != ".." &&
+  return !name.empty() && name.size() <= kMaxNameBytes && name != "." && name != ".." &&
          std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isprint(c) && c != '/'; });
 }
 

@@ -517,7 +517,7 @@ class Inference {
 
 // The number of parts in which a synthetic model's weights and gradient are transferred, like the layers of a
 // network. Each part costs a worker two context switches per step, so small models have few.
-constexpr int64_t kFewestSyntheticLayers = 2, kMostSyntheticLayers = 8;
+constexpr int64_t kMinSyntheticLayers = 2, kMaxSyntheticLayers = 8;
 constexpr int64_t kSyntheticLayerParameters = 16384;
 
 absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel& model) {
@@ -527,7 +527,7 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
                                                    "; it is required, from 1 to ", kLargest));
   }
   const int64_t count = std::min(parameters, std::clamp(parameters / kSyntheticLayerParameters,
-                                                        kFewestSyntheticLayers, kMostSyntheticLayers));
+                                                        kMinSyntheticLayers, kMaxSyntheticLayers));
   std::vector<LayerShape> layers;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t size = parameters * (i + 1) / count - parameters * i / count;

@@ -18,7 +18,7 @@ std::optional<v1::GradientNoise> TotalNoise(const v1::JobStatus& status) {
 }
 
 std::optional<double> NoiseScale(const v1::GradientNoise& noise) {
-  if (noise.updates() < kFewestNoiseUpdates || noise.squared_gradient() <= 0) return std::nullopt;
+  if (noise.updates() < kMinNoiseUpdates || noise.squared_gradient() <= 0) return std::nullopt;
   return std::max(0.0, noise.trace()) / noise.squared_gradient();
 }
 

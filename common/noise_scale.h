@@ -17,12 +17,12 @@
 namespace catchment {
 
 // With fewer measurements the quotient may be wrong by a large factor.
-inline constexpr uint64_t kFewestNoiseUpdates = 10;
+inline constexpr uint64_t kMinNoiseUpdates = 10;
 
 // Returns the sum over all servers; nothing if one of them has not measured it.
 std::optional<v1::GradientNoise> TotalNoise(const v1::JobStatus& status);
 
-// Returns B_noise; nothing if it was measured in fewer than kFewestNoiseUpdates updates, or if the gradient
+// Returns B_noise; nothing if it was measured in fewer than kMinNoiseUpdates updates, or if the gradient
 // is too small for its noise to be measured.
 std::optional<double> NoiseScale(const v1::GradientNoise& noise);
 

@@ -17,7 +17,7 @@ auto Find(const std::string& name, Metrics& metrics) {
 
 void AddProgramMetric(const std::string& name, double sum, uint64_t count, ProgramMetrics* totals) {
   const auto found = Find(name, *totals);
-  if (found == totals->end() && totals->size() >= kMostProgramMetrics) return;
+  if (found == totals->end() && totals->size() >= kMaxProgramMetrics) return;
   v1::ProgramMetric* const metric = found == totals->end() ? totals->Add() : &*found;
   metric->set_name(name);
   metric->set_sum(metric->sum() + sum);

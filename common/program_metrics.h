@@ -15,10 +15,10 @@ namespace catchment {
 
 using ProgramMetrics = google::protobuf::RepeatedPtrField<v1::ProgramMetric>;
 
-constexpr int kMostProgramMetrics = 64;  // of a worker, and of a job
-constexpr size_t kMostMetricNameBytes = 100;
+constexpr int kMaxProgramMetrics = 64;  // of a worker, and of a job
+constexpr size_t kMaxMetricNameBytes = 100;
 
-// Adds values to the metric of this name. New names are left out once there are kMostProgramMetrics.
+// Adds values to the metric of this name. New names are left out once there are kMaxProgramMetrics.
 void AddProgramMetric(const std::string& name, double sum, uint64_t count, ProgramMetrics* totals);
 
 // Returns the values added since `before`: the metrics of `after` with more values, in its order.

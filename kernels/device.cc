@@ -39,13 +39,13 @@ std::string NotOnCpu(v1::Computation::Precision precision) {
 }
 
 // The plugin is compiled for this compute capability and later ones (common/bazel/cuda.bzl).
-constexpr int kLeastCapability = 8;
+constexpr int kMinCapability = 8;
 
-bool IsUsable(const CudaDevice& device) { return device.capability_major >= kLeastCapability; }
+bool IsUsable(const CudaDevice& device) { return device.capability_major >= kMinCapability; }
 
 absl::Status TooOld(int index, const CudaDevice& device) {
   return absl::FailedPreconditionError(absl::StrCat("cuda:", index, " is too old: it is ", Describe(device),
-                                                    ", and the CUDA plugin needs ", kLeastCapability,
+                                                    ", and the CUDA plugin needs ", kMinCapability,
                                                     ".0 or later"));
 }
 

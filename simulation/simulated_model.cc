@@ -118,11 +118,11 @@ struct QuadraticBlocks {
 };
 
 QuadraticBlocks BlocksOf(const v1::Job& job, int64_t values_of_model, int servers) {
-  constexpr int64_t kMostBlocks = 64, kFewestValues = 16, kFewestPerServer = 64;
+  constexpr int64_t kMaxBlocks = 64, kMinValues = 16, kMinPerServer = 64;
   const int64_t block_size = int64_t{job.block_kib()} * 1024 / static_cast<int64_t>(sizeof(float));
   const int64_t shard = (values_of_model + servers - 1) / servers;
-  const int64_t number = std::clamp<int64_t>((shard + block_size - 1) / block_size, 1, kMostBlocks);
-  return {number, kFewestValues * std::max<int64_t>(1, kFewestPerServer / kFewestValues / number)};
+  const int64_t number = std::clamp<int64_t>((shard + block_size - 1) / block_size, 1, kMaxBlocks);
+  return {number, kMinValues * std::max<int64_t>(1, kMinPerServer / kMinValues / number)};
 }
 
 class Quadratic final : public SimulatedModel {

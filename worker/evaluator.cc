@@ -89,7 +89,7 @@ std::string Evaluator::Leave(uint64_t incarnation, const absl::Status& why) {
   leave.set_role(v1::EVALUATOR);
   leave.set_incarnation(incarnation);
   leave.set_failed(!why.ok() && !absl::IsAborted(why) && !stop_.IsSet());
-  if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMostReasonBytes));
+  if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMaxReasonBytes));
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);
   return reply.ok() ? reply->job_failed() : "";
 }

@@ -24,7 +24,7 @@
 namespace catchment {
 
 // The longest reason with which members leave: the master's limit (server/edge/message_limits.cc).
-inline constexpr size_t kMostReasonBytes = 1024;
+inline constexpr size_t kMaxReasonBytes = 1024;
 
 class MasterClient {
  public:

@@ -185,7 +185,7 @@ v1::LeaveRequest Trainer::MakeLeaveRequest(const v1::RegisterReply& me, const v1
 void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                                    const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
-  request.set_reason(ShortLine(absl::StrCat("it registers again, for ", why.message()), kMostReasonBytes));
+  request.set_reason(ShortLine(absl::StrCat("it registers again, for ", why.message()), kMaxReasonBytes));
   SendLeave(request, "registers again");
 }
 
@@ -193,7 +193,7 @@ absl::Status Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& pro
                             const absl::Status& why, Session* session) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
-  if (!why.ok() && !stopped) request.set_reason(ShortLine(why.message(), kMostReasonBytes));
+  if (!why.ok() && !stopped) request.set_reason(ShortLine(why.message(), kMaxReasonBytes));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
   if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request), session);

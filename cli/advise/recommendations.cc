@@ -11,13 +11,13 @@
 namespace catchment {
 namespace {
 
-constexpr int kMostServers = 64;
+constexpr int kMaxServers = 64;
 // Twice as many servers are listed if workers compute for so much more of their time.
 constexpr double kMoreEfficiency = 1.02;
 
 absl::StatusOr<Scaling> Scale(const Evidence& evidence) {
   Scaling scaling;
-  for (int servers = 1; servers <= kMostServers; servers *= 2) {
+  for (int servers = 1; servers <= kMaxServers; servers *= 2) {
     const absl::StatusOr<double> computing = ComputingShare(evidence, servers);
     // A small model cannot be split between many.
     if (absl::IsInvalidArgument(computing.status()) && servers > 1) break;
@@ -64,9 +64,9 @@ std::string ReasonUnknown(const Evidence& evidence) {
         "TOP_K, such as ",
         kMeasure, ".");
   }
-  if (evidence.noise->updates() < kFewestNoiseUpdates) {
+  if (evidence.noise->updates() < kMinNoiseUpdates) {
     return absl::StrFormat("which has been measured in only %d updates, but needs %d: train for longer.",
-                           evidence.noise->updates(), kFewestNoiseUpdates);
+                           evidence.noise->updates(), kMinNoiseUpdates);
   }
   return absl::StrFormat(
       "which is too large to measure: over %d updates the gradient was smaller than its measurement error. "

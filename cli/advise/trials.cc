@@ -74,7 +74,7 @@ double NoiseOf(const Evidence& evidence) {
 
 Course QuadraticCourse(const Evidence& evidence, int64_t budget, const std::string& reason) {
   const int64_t workers = evidence.workers();
-  const int64_t steps = std::min(kMostSteps, std::max<int64_t>(1, kMostQuadraticSteps / workers));
+  const int64_t steps = std::min(kMaxSteps, std::max<int64_t>(1, kMaxQuadraticSteps / workers));
   const double noise = NoiseOf(evidence);
   Course course;
   course.quadratic = QuadraticModel{.condition = kCondition, .noise = noise};
@@ -89,12 +89,12 @@ Course CourseOf(const Evidence& evidence, const JobFacts& facts) {
   const v1::Job& job = evidence.job;
   const int64_t batch = job.batch_size();
   const int64_t budget =
-      facts.knows_budget() ? facts.total_samples() : kMostSteps * evidence.workers() * batch;
+      facts.knows_budget() ? facts.total_samples() : kMaxSteps * evidence.workers() * batch;
   if (job.model().has_external())
     return QuadraticCourse(evidence, budget, "a program computes its gradients");
   if (job.model().has_synthetic()) return QuadraticCourse(evidence, budget, "it is not known here");
-  const auto affordable = static_cast<int64_t>(kMostOperations / OperationsPerSample(facts));
-  if (affordable < std::min(budget, kFewestSteps * evidence.workers() * batch)) {
+  const auto affordable = static_cast<int64_t>(kMaxOperations / OperationsPerSample(facts));
+  if (affordable < std::min(budget, kMinSteps * evidence.workers() * batch)) {
     return QuadraticCourse(evidence, budget, "computing it for so many workers takes too long");
   }
   const auto fit = WorkersThatFit(job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));

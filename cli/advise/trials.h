@@ -1,8 +1,8 @@
 // Simulates a job's candidates (simulation/simulation.h): every preset with its own settings, and the job's
 // own algorithm. The best few are simulated again with other seeds.
 //
-// Each trial trains the job's model on its data for at most kMostOperations. If that allows fewer than
-// kFewestSteps of each worker, or if this machine lacks the data or the memory, a quadratic function is
+// Each trial trains the job's model on its data for at most kMaxOperations. If that allows fewer than
+// kMinSteps of each worker, or if this machine lacks the data or the memory, a quadratic function is
 // trained instead.
 //
 // Units: seconds; accuracies are shares. Threads: one.
@@ -25,11 +25,11 @@ namespace catchment {
 // Candidates that end further than this below the best trial are not recommended.
 inline constexpr double kMargin = 0.01;
 // Floating-point operations of one trial.
-inline constexpr double kMostOperations = 3e11;
-inline constexpr int64_t kFewestSteps = 20;
+inline constexpr double kMaxOperations = 3e11;
+inline constexpr int64_t kMinSteps = 20;
 // Limits on the steps of a trial of the quadratic: of each worker, and of all workers together.
-inline constexpr int64_t kMostSteps = 200;
-inline constexpr int64_t kMostQuadraticSteps = 20000;
+inline constexpr int64_t kMaxSteps = 200;
+inline constexpr int64_t kMaxQuadraticSteps = 20000;
 // Each of the best is tried with so many seeds.
 inline constexpr int kSeeds = 3;
 inline constexpr size_t kRepeated = 3;

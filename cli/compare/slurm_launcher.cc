@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostSubmissions = 5;  // of one run by one command
+constexpr int kMaxSubmissions = 5;  // of one run by one command
 
 absl::StatusOr<SlurmQueue> ReadQueue(const SlurmPrograms& programs, const std::string& directory) {
   const absl::StatusOr<std::string> output = Execute(SqueueCommand(programs), directory + "/squeue.log");
@@ -243,7 +243,7 @@ absl::StatusOr<bool> SlurmLauncher::HasEnded(const std::string& state, OpenRun* 
     *result = ResultLine(open->path);
     return true;
   }
-  if (phase == SlurmPhase::kLost && open->submissions < kMostSubmissions) {
+  if (phase == SlurmPhase::kLost && open->submissions < kMaxSubmissions) {
     progress_->Note(absl::StrCat(LabelOf(open->run), ": Slurm job ", open->job, " was lost (",
                                  state.empty() ? "Slurm does not know it" : state, ")"));
     open->job.clear();

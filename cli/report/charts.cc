@@ -12,7 +12,7 @@ namespace catchment {
 namespace {
 
 constexpr int kTicks = 5;
-constexpr uint64_t kMostColumns = 60;
+constexpr uint64_t kMaxColumns = 60;
 
 double BestOfAll(const Comparison& comparison) {
   double best = 0;
@@ -241,7 +241,7 @@ std::string StalenessDistributions(const Comparison& comparison) {
     chart.histograms.push_back(histogram);
   }
   if (chart.histograms.empty()) return "";
-  chart.high = std::min(kMostColumns, static_cast<uint64_t>(p99) + 1);
+  chart.high = std::min(kMaxColumns, static_cast<uint64_t>(p99) + 1);
   return Draw(chart);
 }
 

@@ -14,7 +14,7 @@
 namespace catchment {
 namespace {
 
-constexpr std::array<int, kMostDimensions> kBases = {2, 3, 5, 7, 11, 13, 17, 19};
+constexpr std::array<int, kMaxDimensions> kBases = {2, 3, 5, 7, 11, 13, 17, 19};
 constexpr int kDigits = 4;
 
 bool IsFinite(const TrialScore& score) { return std::isfinite(score.first) && std::isfinite(score.second); }

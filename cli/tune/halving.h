@@ -102,8 +102,8 @@ class Halving {
 };
 
 // Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover
-// the cube more evenly than random ones for any number of trials. `dimensions` is at most kMostDimensions.
-inline constexpr int kMostDimensions = 8;
+// the cube more evenly than random ones for any number of trials. `dimensions` is at most kMaxDimensions.
+inline constexpr int kMaxDimensions = 8;
 std::vector<double> TrialPoint(int trial, int dimensions);
 
 // A dimension of a search: values that are listed, or a range.

@@ -44,9 +44,9 @@ absl::Status Check(const TuneOptions& o) {
         "--over=PATH=RANGE is required: a field to search over, such as "
         "--over=optimizer.learning_rate=log:0.001..1");
   }
-  if (o.over.size() > kMostDimensions) {
+  if (o.over.size() > kMaxDimensions) {
     return Refuse(absl::StrCat("--over: is given ", o.over.size(), " times; a search has at most ",
-                               kMostDimensions, " fields; search the most important ones first"));
+                               kMaxDimensions, " fields; search the most important ones first"));
   }
   for (size_t i = 0; i < o.over.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

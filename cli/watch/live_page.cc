@@ -24,7 +24,7 @@ void AddPoint(double seconds, double value, RunHistory::Series* series) {
   if (!std::isfinite(value)) return;
   while (!series->empty() && series->back().seconds >= seconds) series->pop_back();
   series->push_back({seconds, value});
-  if (series->size() <= RunHistory::kMostPoints) return;
+  if (series->size() <= RunHistory::kMaxPoints) return;
   size_t kept = 0;
   for (size_t i = 0; i < series->size(); i += 2) (*series)[kept++] = (*series)[i];
   series->resize(kept);

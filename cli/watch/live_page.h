@@ -24,7 +24,7 @@ class RunHistory {
   using Series = std::vector<Point>;
 
   // The most points of a series. Beyond that every second one is dropped.
-  static constexpr size_t kMostPoints = 1000;
+  static constexpr size_t kMaxPoints = 1000;
 
   // Adds the lines of metrics.jsonl; incomplete ones are left out.
   void AddMetrics(const std::string& lines);

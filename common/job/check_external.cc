@@ -9,15 +9,15 @@ namespace catchment {
 namespace {
 
 // Indices of values are counted in 31 bits on the wire.
-constexpr int64_t kMostParameters = INT32_MAX;
+constexpr int64_t kMaxParameters = INT32_MAX;
 
-// Returns the tensor's values, at most kMostParameters + 1; 0 if a dimension is wrong.
+// Returns the tensor's values, at most kMaxParameters + 1; 0 if a dimension is wrong.
 int64_t CheckShape(const v1::ExternalTensor& tensor, const std::string& path, Problems* problems) {
   int64_t size = 1;
   for (const int64_t dimension : tensor.shape()) {
     problems->AtLeast<int64_t>(1, path + ".shape", dimension);
     if (dimension < 1) return 0;
-    size = dimension > kMostParameters / size ? kMostParameters + 1 : size * dimension;
+    size = dimension > kMaxParameters / size ? kMaxParameters + 1 : size * dimension;
   }
   return size;
 }
@@ -35,9 +35,9 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
                       "files of weights reserve this name; rename the parameter");
     total += CheckShape(tensor, path, problems);
   }
-  if (total > kMostParameters) {
+  if (total > kMaxParameters) {
     problems->Add("model.external.tensors",
-                  absl::StrCat("have more than ", kMostParameters, " values together; that is the most"));
+                  absl::StrCat("have more than ", kMaxParameters, " values together; that is the most"));
   }
 }
 

@@ -9,11 +9,11 @@
 namespace catchment {
 namespace {
 
-constexpr uint32_t kMostOutputs = 1'000'000;
-constexpr int64_t kMostValues = int64_t{1} << 31;
+constexpr uint32_t kMaxOutputs = 1'000'000;
+constexpr int64_t kMaxValues = int64_t{1} << 31;
 
 bool HasShape(const v1::FileDataset& table) {
-  int64_t left = kMostValues;
+  int64_t left = kMaxValues;
   for (uint32_t dimension : table.shape()) left /= std::max(1u, dimension);
   return table.shape_size() >= 1 && table.shape_size() <= 3 && left > 0 &&
          std::count(table.shape().begin(), table.shape().end(), 0u) == 0;
@@ -21,9 +21,9 @@ bool HasShape(const v1::FileDataset& table) {
 
 void CheckTarget(const v1::FileDataset& table, Problems* problems) {
   if (table.has_targets())
-    return problems->Within<uint32_t>(1, kMostOutputs, "data.table.targets", table.targets());
+    return problems->Within<uint32_t>(1, kMaxOutputs, "data.table.targets", table.targets());
   if (table.has_classes())
-    return problems->Within<uint32_t>(2, kMostOutputs, "data.table.classes", table.classes());
+    return problems->Within<uint32_t>(2, kMaxOutputs, "data.table.classes", table.classes());
   problems->Add("data.table",
                 "has neither classes nor targets; set classes to the number of classes, or targets to the "
                 "number of real numbers to predict for a sample");
@@ -77,7 +77,7 @@ void CheckTable(const v1::FileDataset& table, Problems* problems) {
             "has ", table.shape_size(),
             " numbers; must be of 1 (values), 2 (steps, values) or 3 (channels, height, width), each "
             "at least 1, and a sample at most ",
-            kMostValues, " values"));
+            kMaxValues, " values"));
   }
   if (table.features().empty())
     problems->Add("data.table.features", "is empty; leave it out for \"features\"");

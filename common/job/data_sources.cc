@@ -69,9 +69,9 @@ void CheckDrawn(const std::string& path, const Drawn& drawn, uint32_t batch_size
 
 // Each class has a grating of its own, and the finest must be coarser than two pixels.
 void CheckGratings(const v1::GeneratedImages& images, Problems* problems) {
-  constexpr uint32_t kLargest = 4096, kMostClasses = 100'000;
+  constexpr uint32_t kLargest = 4096, kMaxClasses = 100'000;
   problems->Within<uint32_t>(4, kLargest, "data.generated_images.size", images.size());
-  problems->Within<uint32_t>(2, kMostClasses, "data.generated_images.classes", images.classes());
+  problems->Within<uint32_t>(2, kMaxClasses, "data.generated_images.classes", images.classes());
   const auto half = static_cast<uint64_t>(images.size() / 2);
   problems->Require(
       images.classes() <= half * half, "data.generated_images.classes", images.classes(),

@@ -10,7 +10,7 @@ namespace catchment::start {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr int kMostHeaders = 64;
+constexpr int kMaxHeaders = 64;
 
 uint64_t PageStart(uint64_t address) { return address & ~(kPage - 1); }
 uint64_t PageEnd(uint64_t address) { return PageStart(address + kPage - 1); }
@@ -51,7 +51,7 @@ bool IsLoader(const FileStart& start, int64_t size) {
   return size >= static_cast<int64_t>(sizeof header) && header.e_ident[EI_MAG0] == ELFMAG0 &&
          header.e_ident[EI_MAG1] == 'E' && header.e_ident[EI_MAG2] == 'L' && header.e_ident[EI_MAG3] == 'F' &&
          header.e_machine == EM_X86_64 && header.e_type == ET_DYN &&
-         header.e_phentsize == sizeof(Elf64_Phdr) && header.e_phnum <= kMostHeaders &&
+         header.e_phentsize == sizeof(Elf64_Phdr) && header.e_phnum <= kMaxHeaders &&
          static_cast<int64_t>(header.e_phoff + header.e_phnum * sizeof(Elf64_Phdr)) <= size;
 }
 
@@ -98,11 +98,11 @@ uint64_t MapSegments(int64_t file, const Elf64_Phdr* segments, int count) {
 // Gives the loader a copy of the program's headers in which the one that the bundle has cleared (PT_NULL)
 // names the loader at `path`, as the loader expects it in a program that the kernel has started with it.
 bool RestoreInterpreter(const Line& path, const Auxiliary& auxiliary) {
-  static Elf64_Phdr headers[kMostHeaders];
+  static Elf64_Phdr headers[kMaxHeaders];
   static char interpreter[sizeof(Line)];
   for (int i = 0; i <= path.size(); ++i) interpreter[i] = path.text()[i];
   const auto* from = reinterpret_cast<const Elf64_Phdr*>(auxiliary.program_headers->a_un.a_val);
-  if (auxiliary.program_header_count > kMostHeaders) return false;
+  if (auxiliary.program_header_count > kMaxHeaders) return false;
   uint64_t moved = 0;  // from the addresses in the file to those in the process
   Elf64_Phdr* restored = nullptr;
   for (uint64_t i = 0; i < auxiliary.program_header_count; ++i) {

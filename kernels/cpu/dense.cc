@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kGrain = 1 << 15;  // the values that justify another thread
 
 // The smallest number of units and of weights in a part; with fewer the products become slower.
-constexpr int64_t kLeastUnits = 128;
-constexpr int64_t kLeastWeights = 1 << 15;
+constexpr int64_t kMinUnits = 128;
+constexpr int64_t kMinWeights = 1 << 15;
 
 int CountParts(int64_t units, int64_t inputs) {
   return static_cast<int>(
-      std::clamp<int64_t>(units * inputs / kLeastWeights, 1, std::max<int64_t>(units / kLeastUnits, 1)));
+      std::clamp<int64_t>(units * inputs / kMinWeights, 1, std::max<int64_t>(units / kMinUnits, 1)));
 }
 
 // Computes values += a.

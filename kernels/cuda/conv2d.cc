@@ -144,7 +144,7 @@ class Conv2d final : public Layer {
         pixels_(spec.output.height * spec.output.width),
         chunk_(pointwise_ || by_cudnn_
                    ? spec.batch_size
-                   : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows), int64_t{1},
+                   : std::clamp(Device::kMaxPatchValues / (pixels_ * window_.stride_of_rows), int64_t{1},
                                 int64_t{spec.batch_size})),
         takes_weight_(Is16Bit(device->precision()) || window_.area() > 1 ||
                       window_.stride_of_rows > window_.row_values()),

@@ -192,13 +192,13 @@ bool IsExact(const Api& api, const Descriptor& config) {
         api.GetAttribute(config.raw(), static_cast<int>(Attribute::kConfigEngine),
                          static_cast<int>(Type::kDescriptor), 1, &count, &raw),
         "cuDNN's engine");
-  constexpr int64_t kMostNotes = 32;
-  Note notes[kMostNotes];
+  constexpr int64_t kMaxNotes = 32;
+  Note notes[kMaxNotes];
   Check(api,
         api.GetAttribute(engine.raw(), static_cast<int>(Attribute::kEngineNotes),
-                         static_cast<int>(Type::kNumericalNote), kMostNotes, &count, notes),
+                         static_cast<int>(Type::kNumericalNote), kMaxNotes, &count, notes),
         "the notes of cuDNN's engine");
-  return std::none_of(notes, notes + std::min(count, kMostNotes), [](Note note) {
+  return std::none_of(notes, notes + std::min(count, kMaxNotes), [](Note note) {
     return note == Note::kReducedPrecisionReduction || note == Note::kNondeterministic;
   });
 }
@@ -214,19 +214,19 @@ std::vector<Descriptor> ConvolutionGraph::ListConfigs(const Descriptor* device) 
     if (device != nullptr) heuristics.Set(Attribute::kHeuristicsDevice, *device);
     // It fails if cuDNN does not support such a graph.
     if (api_.Finalize(heuristics.raw()) != kSuccess) continue;
-    constexpr int64_t kMostConfigs = 64;
+    constexpr int64_t kMaxConfigs = 64;
     std::vector<Descriptor> configs;
     std::vector<void*> raw;
-    for (int64_t i = 0; i < kMostConfigs; ++i) {
+    for (int64_t i = 0; i < kMaxConfigs; ++i) {
       configs.emplace_back(api_, Kind::kEngineConfig);
       raw.push_back(configs.back().raw());
     }
     int64_t count = 0;
     Check(api_,
           api_.GetAttribute(heuristics.raw(), static_cast<int>(Attribute::kHeuristicsResults),
-                            static_cast<int>(Type::kDescriptor), kMostConfigs, &count, raw.data()),
+                            static_cast<int>(Type::kDescriptor), kMaxConfigs, &count, raw.data()),
           "cuDNN's configurations");
-    for (int64_t i = 0; i < std::min(count, kMostConfigs); ++i) {
+    for (int64_t i = 0; i < std::min(count, kMaxConfigs); ++i) {
       if (IsExact(api_, configs[i])) exact.push_back(std::move(configs[i]));
     }
   }

@@ -12,7 +12,7 @@
 namespace catchment::cuda::cudnn {
 
 constexpr int kSuccess = 0;
-constexpr size_t kLeastVersion = 90000;  // cudnnGetVersion() of 9.0.0
+constexpr size_t kMinVersion = 90000;  // cudnnGetVersion() of 9.0.0
 
 // cudnnBackendDescriptorType_t
 enum class Kind : int {

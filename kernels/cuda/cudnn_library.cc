@@ -44,7 +44,7 @@ Library Open() {
   static Api api;
   if (!FindAll(library, &api)) return {nullptr, path + " lacks functions of cuDNN 9"};
   const size_t version = api.GetVersion();
-  if (version < kLeastVersion) return {nullptr, path + " is cuDNN " + VersionText(version) + ", not 9"};
+  if (version < kMinVersion) return {nullptr, path + " is cuDNN " + VersionText(version) + ", not 9"};
   return {&api, "cuDNN " + VersionText(version)};
 }
 

@@ -50,7 +50,7 @@ struct Clear {
 
 }  // namespace
 
-const int64_t Device::kMostPatchValues = int64_t{1} << 27;
+const int64_t Device::kMaxPatchValues = int64_t{1} << 27;
 const size_t Device::kSpareBytes = size_t{512} << 20;
 
 Device::Device(int index, Precision precision) : index_(index), precision_(precision) {
@@ -73,7 +73,7 @@ Device::Device(int index, Precision precision) : index_(index), precision_(preci
 
 // The last block of each sum sets its counter back.
 void Device::ClearSums() {
-  ForEach(kMostSumBlocks,
+  ForEach(kMaxSumBlocks,
           Clear{reinterpret_cast<uint32_t*>(static_cast<char*>(workspace_) + kWorkspaceBytes)});
 }
 

@@ -66,9 +66,9 @@ class Device {
   void NoteConvolution(bool by_cudnn, const std::string& how) {
     (by_cudnn ? by_cudnn_ : with_patches_) += 1;
     // One line, which is shown with the device's name.
-    constexpr size_t kMostCharacters = 300;
+    constexpr size_t kMaxCharacters = 300;
     std::string& text = by_cudnn ? cudnn_ : why_patches_;
-    text = how.substr(0, kMostCharacters);
+    text = how.substr(0, kMaxCharacters);
     std::replace_if(
         text.begin(), text.end(), [](char c) { return c < ' '; }, ' ');
   }
@@ -114,10 +114,10 @@ class Device {
   void ForEachRow(int64_t rows, int64_t width, F f);
 
   // Calls f(sequence, team) for every sequence by all threads of a team, in no particular order. A team has
-  // one thread for each of up to kMostTeamThreads values, rounded up to a multiple of 32, and does not sum.
+  // one thread for each of up to kMaxTeamThreads values, rounded up to a multiple of 32, and does not sum.
   template <typename F>
   void ForEachSequence(int64_t sequences, int64_t values, F f);
-  static constexpr int kMostTeamThreads = 256;
+  static constexpr int kMaxTeamThreads = 256;
 
   // Takes kSums sums over the rows for every column, in the same order in every run: calls f(row, column,
   // sums), where column is a multiple of kWidth, which divides `columns`, and `sums` is a Pack<kWidth>[kSums]
@@ -127,7 +127,7 @@ class Device {
 
   // The largest number of values of a convolution's patches at a time. Small on the CPU, so that tests have
   // several chunks.
-  static const int64_t kMostPatchValues;
+  static const int64_t kMaxPatchValues;
 
   // State of convolution.cc for this device: null at first, destroyed before the streams.
   std::shared_ptr<void>& convolutions() { return convolutions_; }
@@ -164,12 +164,12 @@ class Device {
 
   // A sum's blocks: four for each of the 132 multiprocessors of an H100, so that sums do not depend on the
   // device.
-  static constexpr int kMostSumBlocks = 512;
-  static constexpr int kSumThreads = 256, kMostSummedValues = 8;
+  static constexpr int kMaxSumBlocks = 512;
+  static constexpr int kSumThreads = 256, kMaxSummedValues = 8;
   // After the memory for products: how many parts of each range of columns are summed, and their sums.
-  static constexpr size_t kSumCounterBytes = kMostSumBlocks * sizeof(uint32_t);
+  static constexpr size_t kSumCounterBytes = kMaxSumBlocks * sizeof(uint32_t);
   static constexpr size_t kWorkspace =
-      kWorkspaceBytes + kSumCounterBytes + size_t{32} * kMostSumBlocks * kMostSummedValues * sizeof(float);
+      kWorkspaceBytes + kSumCounterBytes + size_t{32} * kMaxSumBlocks * kMaxSummedValues * sizeof(float);
 
   const int index_;
   const Precision precision_;
@@ -289,9 +289,9 @@ template <typename F>
 void Device::ForEach(int64_t n, F f) {
   if (n == 0) return;
   constexpr int kBlock = 256;
-  constexpr int64_t kMostBlocks = 1 << 16;
+  constexpr int64_t kMaxBlocks = 1 << 16;
   const int64_t blocks = (Checked(n, "a loop") + kBlock - 1) / kBlock;
-  ForEachKernel<<<static_cast<int>(blocks < kMostBlocks ? blocks : kMostBlocks), kBlock, 0,
+  ForEachKernel<<<static_cast<int>(blocks < kMaxBlocks ? blocks : kMaxBlocks), kBlock, 0,
                   streams_->compute>>>(static_cast<uint32_t>(n), f);
   Launched(typeid(F).name());
 }
@@ -345,7 +345,7 @@ void Device::ForEachRow(int64_t rows, int64_t width, F f) {
 template <typename F>
 void Device::ForEachSequence(int64_t sequences, int64_t values, F f) {
   if (sequences == 0) return;
-  const auto threads = static_cast<int>(std::min<int64_t>((values + 31) / 32 * 32, kMostTeamThreads));
+  const auto threads = static_cast<int>(std::min<int64_t>((values + 31) / 32 * 32, kMaxTeamThreads));
   ForEachRowKernel<<<Checked(sequences, "a loop"), threads, 0, streams_->compute>>>(f);
   Launched(typeid(F).name());
 }
@@ -418,7 +418,7 @@ __global__ void SumRowsKernel(int rows, int packs, F f, G done, float* parts, ui
 
 template <int kSums, int kWidth, typename F, typename G>
 void Device::SumRows(int64_t rows, int64_t columns, F f, G done) {
-  static_assert(kSums * kWidth <= kMostSummedValues);
+  static_assert(kSums * kWidth <= kMaxSummedValues);
   Checked(rows * columns, "a sum");
   const auto packs = static_cast<int>(columns / kWidth);
   int width = 1;
@@ -427,7 +427,7 @@ void Device::SumRows(int64_t rows, int64_t columns, F f, G done) {
   int height = kSumThreads / width;
   while (height > 1 && height * 4 > rows) height /= 2;
   const int ranges = (packs + width - 1) / width;
-  const int64_t parts = std::clamp<int64_t>(rows / (8 * height), 1, std::max(1, kMostSumBlocks / ranges));
+  const int64_t parts = std::clamp<int64_t>(rows / (8 * height), 1, std::max(1, kMaxSumBlocks / ranges));
   auto* const finished = reinterpret_cast<uint32_t*>(static_cast<char*>(workspace_) + kWorkspaceBytes);
   auto* const sums =
       reinterpret_cast<float*>(static_cast<char*>(workspace_) + kWorkspaceBytes + kSumCounterBytes);

@@ -17,7 +17,7 @@ size_t MemoryBytes() {
 
 struct Device::Streams {};
 
-const int64_t Device::kMostPatchValues = int64_t{1} << 11;
+const int64_t Device::kMaxPatchValues = int64_t{1} << 11;
 const size_t Device::kSpareBytes = size_t{1} << 16;
 
 Device::Device(int index, Precision precision) : index_(index), precision_(precision) {}

@@ -50,7 +50,7 @@ class Lstm final : public Layer {
         steps_(static_cast<int>(spec.input.channels)),
         features_(static_cast<int>(spec.input.width)),
         units_(static_cast<int>(Units(spec))),
-        in_one_kernel_(units_ <= Device::kMostTeamThreads),
+        in_one_kernel_(units_ <= Device::kMaxTeamThreads),
         gates_(device, Checked(int64_t{batch_} * steps_ * 4 * units_, "an lstm's gates")),
         cells_(device, int64_t{batch_} * steps_ * units_),
         hidden_(device, int64_t{batch_} * steps_ * units_),

@@ -23,11 +23,11 @@
 namespace catchment {
 namespace {
 
-constexpr uint64_t kMostSamples = UINT32_MAX;  // of the training set
-constexpr uint64_t kMostNumber = 1ULL << 48;   // versions, steps, checkpoints, generations
-constexpr uint64_t kMostIncarnation = 1ULL << 62;
-constexpr uint64_t kMostSteps = 1ULL << 24;  // in an image: they take memory
-constexpr double kMostSeconds = 1e10;
+constexpr uint64_t kMaxSamples = UINT32_MAX;  // of the training set
+constexpr uint64_t kMaxNumber = 1ULL << 48;   // versions, steps, checkpoints, generations
+constexpr uint64_t kMaxIncarnation = 1ULL << 62;
+constexpr uint64_t kMaxSteps = 1ULL << 24;  // in an image: they take memory
+constexpr double kMaxSeconds = 1e10;
 
 absl::Status Damaged(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("the copy of the master's state is damaged: ", what));
@@ -51,9 +51,9 @@ class ImageCheck {
     problem_ = absl::StrCat(parts...);
     return false;
   }
-  bool Number(const char* name, uint64_t value) { return value <= kMostNumber || Fail(name, " is ", value); }
+  bool Number(const char* name, uint64_t value) { return value <= kMaxNumber || Fail(name, " is ", value); }
   bool Seconds(const char* name, double value) {
-    return (value >= 0 && value <= kMostSeconds) || Fail(name, " is ", value);
+    return (value >= 0 && value <= kMaxSeconds) || Fail(name, " is ", value);
   }
 
   bool CheckNumbers() {
@@ -98,7 +98,7 @@ class ImageCheck {
       return Fail("a member has index ", member.index());
     if (member.incarnation() == 0 || member.incarnation() >= image_.membership().next_incarnation())
       return Fail("a member has incarnation ", member.incarnation());
-    const uint64_t most = std::max(kMostPerLease, RoundUp(kStepsPerPlan, pace_.steps_per_version));
+    const uint64_t most = std::max(kMaxPerLease, RoundUp(kStepsPerPlan, pace_.steps_per_version));
     return CheckSteps(member.lease_steps(), most) && Number("lease", member.lease()) &&
            Number("granted_steps", member.granted_steps()) &&
            Number("granted_samples", member.granted_samples());
@@ -106,7 +106,7 @@ class ImageCheck {
 
   bool CheckMembers() {
     const v1::MembershipImage& membership = image_.membership();
-    if (membership.next_incarnation() > kMostIncarnation)
+    if (membership.next_incarnation() > kMaxIncarnation)
       return Fail("next_incarnation is ", membership.next_incarnation());
     std::set<std::pair<int, uint32_t>> indices;
     std::set<uint64_t> incarnations;
@@ -178,23 +178,23 @@ class ImageCheck {
     uint64_t count = 0, by_sizes = 0, by_spans = 0;
     if (steps.sizes_size() % 2 != 0) return Fail("the number of steps of a size is missing");
     for (int i = 0; i < steps.sizes_size(); i += 2) {
-      if (steps.sizes(i) > kMostSamples || steps.sizes(i + 1) > most - count)
+      if (steps.sizes(i) > kMaxSamples || steps.sizes(i + 1) > most - count)
         return Fail("there are ", steps.sizes(i + 1), " steps of ", steps.sizes(i), " samples");
       count += steps.sizes(i + 1);
       by_sizes += steps.sizes(i) * steps.sizes(i + 1);
     }
     for (const v1::SampleSpan& span : steps.spans()) {
-      if (span.begin() >= span.end() || span.end() > kMostSamples || span.epoch() > kMostSamples)
+      if (span.begin() >= span.end() || span.end() > kMaxSamples || span.epoch() > kMaxSamples)
         return Fail("steps have samples ", span.begin(), " to ", span.end(), " of epoch ", span.epoch());
       by_spans += span.end() - span.begin();
     }
     num_steps_ += count;
-    if (num_steps_ > kMostSteps) return Fail("there are more than ", kMostSteps, " steps");
+    if (num_steps_ > kMaxSteps) return Fail("there are more than ", kMaxSteps, " steps");
     return by_sizes == by_spans || Fail("steps of ", by_sizes, " samples have ", by_spans);
   }
 
   bool CheckData() {
-    if (image_.train_samples() == 0 || image_.train_samples() > kMostSamples)
+    if (image_.train_samples() == 0 || image_.train_samples() > kMaxSamples)
       return Fail("the training set has ", image_.train_samples(), " samples");
     samples_per_epoch_ = SamplesPerEpoch(job_, image_.train_samples());
     return pace_.synchronous ? CheckPlans() : CheckLeases();
@@ -204,7 +204,7 @@ class ImageCheck {
   // it has, or that are in `assigned`, are there twice or are fresh.
   bool CheckSource(const v1::SampleSourceImage& source, std::vector<Span> assigned, uint64_t open) {
     const Position next{source.next_epoch(), source.next_position()};
-    if (next.epoch > kMostSamples || next.position >= samples_per_epoch_)
+    if (next.epoch > kMaxSamples || next.position >= samples_per_epoch_)
       return Fail("the next sample is ", next.position, " of epoch ", next.epoch);
     const std::optional<Position> end = BudgetOf(job_, image_.train_samples()).end;
     if (end && *end < next) return Fail("the next sample, of epoch ", next.epoch, ", is beyond the budget");
@@ -246,14 +246,14 @@ class ImageCheck {
     for (const v1::LeaseLedgerImage::Holder& holder : leases.holders()) {
       if (!incarnations.insert(holder.incarnation()).second)
         return Fail("incarnation ", holder.incarnation(), " is there twice");
-      if (!CheckSteps(holder.kept(), kMostSteps) || !Number("first", holder.first()) ||
+      if (!CheckSteps(holder.kept(), kMaxSteps) || !Number("first", holder.first()) ||
           !Number("holder.leases", holder.leases()))
         return false;
       const uint64_t steps = NumSteps(holder.kept()), end = holder.first() + steps;
       if (holder.done() < holder.first() || holder.done() > end || (holder.gone() && holder.done() != end))
         return Fail("incarnation ", holder.incarnation(), " has done ", holder.done(), " of ", end,
                     " minibatches");
-      if (holder.most() == 0 || holder.most() > kMostPerLease)
+      if (holder.most() == 0 || holder.most() > kMaxPerLease)
         return Fail("a lease has up to ", holder.most(), " minibatches");
       kept += steps;
       open_minibatches += end - holder.done();
@@ -263,7 +263,7 @@ class ImageCheck {
     if (leases.open_minibatches() != open_minibatches || leases.open_samples() != open_samples)
       return Fail("the leases have ", open_minibatches, " minibatches of ", open_samples,
                   " samples to do, not ", leases.open_minibatches(), " of ", leases.open_samples());
-    if (leases.assigned_minibatches() < kept || leases.assigned_minibatches() > kMostNumber)
+    if (leases.assigned_minibatches() < kept || leases.assigned_minibatches() > kMaxNumber)
       return Fail(leases.assigned_minibatches(), " minibatches are assigned");
     return CheckSource(leases.source(), std::move(assigned), open_samples);
   }
@@ -326,10 +326,10 @@ class ImageCheck {
       const v1::PlanLedgerImage::Plan& plan = plans.plans(p);
       if (!CheckPlan(plan, &assigned, &open_samples)) return false;
       const uint64_t next = p + 1 < plans.plans_size() ? plans.plans(p + 1).first_step() : plans.next_step();
-      if (plan.first_step() > kMostNumber || plan.first_step() % pace_.steps_per_version != 0 ||
+      if (plan.first_step() > kMaxNumber || plan.first_step() % pace_.steps_per_version != 0 ||
           plan.first_step() + NumSteps(plan.steps()) != next)
         return Fail("the plan from step ", plan.first_step(), " is followed by step ", next);
-      if (plan.budget_steps() < steps || plan.budget_steps() > kMostNumber)
+      if (plan.budget_steps() < steps || plan.budget_steps() > kMaxNumber)
         return Fail("a plan begins with ", plan.budget_steps(), " steps of the budget");
       const bool abandoned = std::all_of(plan.participants().begin(), plan.participants().end(),
                                          [](const auto& participant) { return participant.gone(); });
@@ -367,7 +367,7 @@ absl::Status CheckMasterCopy(const v1::MasterCopy& copy, const v1::Job& job, int
   if (copy.servers_size() != num_shards)
     return Damaged(absl::StrCat("it has ", copy.servers_size(), " servers"));
   for (const v1::ServerImage& server : copy.servers()) {
-    if (server.epoch() > kMostNumber || server.offered_epoch() > kMostNumber)
+    if (server.epoch() > kMaxNumber || server.offered_epoch() > kMaxNumber)
       return Damaged(absl::StrCat("a shard has epoch ", std::max(server.epoch(), server.offered_epoch())));
   }
   return CheckMasterImage(copy.master(), job, num_shards);

@@ -81,9 +81,9 @@ class LeaseLedger final : public DataLedger {
 // worker's steps. With more than 100 workers it has more, so that all workers together request about 100
 // leases per second. The unfinished minibatches of a lost worker are assigned to others, however large its
 // lease was.
-inline constexpr uint64_t kMostPerLease = 1000;
+inline constexpr uint64_t kMaxPerLease = 1000;
 
-// Returns the number of minibatches, from kMinibatchesPerLease to kMostPerLease, in the next lease of a
+// Returns the number of minibatches, from kMinibatchesPerLease to kMaxPerLease, in the next lease of a
 // worker that has made this progress. `workers` is the number of workers of the job.
 uint64_t LeaseSize(const v1::Progress& progress, int workers);
 

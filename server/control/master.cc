@@ -16,7 +16,7 @@ namespace catchment {
 namespace {
 
 // The limit for calls of one kind by all workers together.
-constexpr double kMostCallsPerSecond = 200;
+constexpr double kMaxCallsPerSecond = 200;
 // The shortest interval between two heartbeats of a worker.
 constexpr double kHeartbeatSeconds = 0.5;
 // The interval at which a worker that has left asks whether the last checkpoint is recorded.
@@ -189,7 +189,7 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
 }
 
 double Master::Spread(double seconds) const {
-  return std::max(seconds, (membership_.num_workers() + staying_.size()) / kMostCallsPerSecond);
+  return std::max(seconds, (membership_.num_workers() + staying_.size()) / kMaxCallsPerSecond);
 }
 
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {

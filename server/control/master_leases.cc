@@ -15,7 +15,7 @@ constexpr double kRetry = 0.005;       // until the shards know the roster, or u
 constexpr double kRetryAtEnd = 0.02;   // until others have finished their last leases
 constexpr double kRetryWaiting = 0.1;  // until other workers have registered
 // The limit for all workers together.
-constexpr double kMostRetriesPerSecond = 1000;
+constexpr double kMaxRetriesPerSecond = 1000;
 
 v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
   v1::Lease lease;
@@ -83,7 +83,7 @@ Master::LeaseConditions Master::lease_conditions() const {
 }
 
 v1::Lease Master::Wait(double retry_seconds) const {
-  const double least = membership_.num_workers() / kMostRetriesPerSecond;
+  const double least = membership_.num_workers() / kMaxRetriesPerSecond;
   return Answer(v1::Lease::WAIT, std::max(retry_seconds, least));
 }
 

@@ -13,8 +13,8 @@ constexpr double kSteps = 10;
 // A worker is never considered stuck within the time of this number of its mean steps.
 constexpr double kStuckSteps = 20;
 // Processes that are remembered, and the doublings of their limits.
-constexpr size_t kMostProcesses = 10'000;
-constexpr uint32_t kMostDoublings = 20;
+constexpr size_t kMaxProcesses = 10'000;
+constexpr uint32_t kMaxDoublings = 20;
 
 }  // namespace
 
@@ -49,18 +49,18 @@ double ProgressWatch::Limit(const Work& work) const {
 }
 
 void ProgressWatch::NoteStuck(const std::string& process) {
-  if (times_stuck_.size() >= kMostProcesses) times_stuck_.clear();
+  if (times_stuck_.size() >= kMaxProcesses) times_stuck_.clear();
   uint32_t& times = times_stuck_[process];
-  times = std::min(times + 1, kMostDoublings);
+  times = std::min(times + 1, kMaxDoublings);
 }
 
 void ProgressWatch::Bar(const std::string& address, double seconds, uint64_t incarnation,
                         uint64_t next_incarnation, double now) {
-  if (addresses_.size() >= kMostProcesses) addresses_.clear();
+  if (addresses_.size() >= kMaxProcesses) addresses_.clear();
   Address& from = addresses_[address];
   if (incarnation < from.counts_from) return;
   from.counts_from = next_incarnation;
-  from.times = std::min(from.times + 1, kMostDoublings);
+  from.times = std::min(from.times + 1, kMaxDoublings);
   if (from.times > 1) from.barred_until = now + seconds * std::exp2(from.times - 1);
 }
 

@@ -17,14 +17,14 @@ namespace catchment {
 namespace {
 
 // The largest number of streams in one connection. A worker has one stream to a server.
-constexpr int kMostStreams = 100;
+constexpr int kMaxStreams = 100;
 // The interval of keepalive pings, which detect a peer whose machine has failed.
 constexpr int kKeepaliveMs = 30'000;
 // The time in which a new connection must begin TLS and HTTP/2; a silent one is closed.
 constexpr int kHandshakeMs = 20'000;
 
 void LimitConnections(grpc::ServerBuilder* builder) {
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

@@ -17,7 +17,7 @@ constexpr double kInterval = 1;
 constexpr double kRetryInterval = 0.5;  // after a call that the master did not answer
 constexpr double kCallSeconds = 5;
 constexpr double kReportSeconds = 3;
-constexpr size_t kMostFailureBytes = 1024;
+constexpr size_t kMaxFailureBytes = 1024;
 // The time for which a server that must end waits for a master that does not answer.
 constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
@@ -59,7 +59,7 @@ void ServerRegistration::Leave() {
 void ServerRegistration::Report(const std::string& master,
                                 const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                 v1::RegisterServerRequest request, const absl::Status& failure) {
-  request.set_failure(ShortLine(failure.message(), kMostFailureBytes));
+  request.set_failure(ShortLine(failure.message(), kMaxFailureBytes));
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kReportSeconds);
   context->set_wait_for_ready(true);

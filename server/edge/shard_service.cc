@@ -11,7 +11,7 @@ namespace catchment {
 namespace {
 
 // The largest number of snapshot streams, each of which holds a copy of the shard.
-constexpr size_t kMostSnapshots = 8;
+constexpr size_t kMaxSnapshots = 8;
 // Further places, which only servers may take, so that the master can always read the final weights.
 constexpr size_t kPlacesOfServers = 2;
 
@@ -152,9 +152,9 @@ void ShardService::Snapshot(SnapshotCall* call) {
   }
   const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor);
   const bool of_server = IsTokenOf(claim_->run().token_key(), kServersIncarnation, TokenOf(call->context));
-  if (!snapshots_.AddUpTo(kMostSnapshots + (of_server ? kPlacesOfServers : 0), stream)) {
+  if (!snapshots_.AddUpTo(kMaxSnapshots + (of_server ? kPlacesOfServers : 0), stream)) {
     call->Finish(ToGrpc(absl::UnavailableError(
-        absl::StrCat(kMostSnapshots, " snapshots are being read already; try again later"))));
+        absl::StrCat(kMaxSnapshots, " snapshots are being read already; try again later"))));
     return;
   }
   call->Start(stream.get());

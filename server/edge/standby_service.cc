@@ -33,8 +33,8 @@ grpc::ByteBuffer Encode(uint64_t number) {
 
 // Returns the vector of a StandbyPart that has nothing else; nothing for any other message.
 std::optional<absl::Cord> DecodeVector(const absl::Cord& message) {
-  constexpr int kMostHeaderBytes = 11;
-  const std::string header(message.Subcord(0, kMostHeaderBytes));
+  constexpr int kMaxHeaderBytes = 11;
+  const std::string header(message.Subcord(0, kMaxHeaderBytes));
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()),
                                             static_cast<int>(header.size()));
   uint64_t size = 0;

@@ -177,14 +177,14 @@ void WorkerStateStore::EndTurn(const absl::Status& status) {
 absl::Status WorkerStateStore::TakePart(const v1::WorkerStatePart& part) {
   SavedWorker& state = turn_->state;
   if (part.has_number()) {
-    if (state.numbers.count(part.name()) == 0 && state.numbers.size() >= kMostNumbers)
-      return TooMany("numbers", kMostNumbers);
+    if (state.numbers.count(part.name()) == 0 && state.numbers.size() >= kMaxNumbers)
+      return TooMany("numbers", kMaxNumbers);
     state.numbers[part.name()] = part.number();
     return absl::OkStatus();
   }
   const auto known = state.vectors.find(part.name());
-  if (known == state.vectors.end() && state.vectors.size() >= kMostVectors)
-    return TooMany("vectors", kMostVectors);
+  if (known == state.vectors.end() && state.vectors.size() >= kMaxVectors)
+    return TooMany("vectors", kMaxVectors);
   const uint64_t received = known == state.vectors.end() ? 0 : known->second.size();
   const std::string& bytes = part.values().values();
   const uint64_t begin = part.values().begin();

@@ -4,7 +4,7 @@
 // All work is done on the store's own thread, because writing to disk is slow and the receiving threads serve
 // training. The store receives one worker's state at a time: the first part of another state waits until the
 // current one is complete, or until no part of it has arrived for kTurnSeconds. The store therefore holds at
-// most one state in memory: up to kMostVectors vectors as long as the weights. Duplicate parts are ignored.
+// most one state in memory: up to kMaxVectors vectors as long as the weights. Duplicate parts are ignored.
 //
 // Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
 // answers: InvalidArgument for parts that do not fit the model or arrive out of order, and for a state of
@@ -35,7 +35,7 @@ namespace catchment {
 class WorkerStateStore {
  public:
   static constexpr double kTurnSeconds = 30;
-  static constexpr size_t kMostVectors = 16, kMostNumbers = 64;
+  static constexpr size_t kMaxVectors = 16, kMaxNumbers = 64;
 
   struct Options {
     std::string directory;   // for checkpoints; if empty, nothing is written or read

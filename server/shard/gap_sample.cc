@@ -7,13 +7,13 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kMostValues = 1024;
+constexpr int64_t kMaxValues = 1024;
 constexpr uint64_t kSeed = 1;
 
 }  // namespace
 
 GapSample::GapSample(int64_t shard_size) {
-  const int64_t values = std::min(shard_size, kMostValues);
+  const int64_t values = std::min(shard_size, kMaxValues);
   Random random(kSeed);
   for (int64_t k = 0; k < values; ++k) {
     const int64_t begin = k * shard_size / values, end = (k + 1) * shard_size / values;

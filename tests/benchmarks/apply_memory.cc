@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default
 constexpr int kVectors = 1 + kMaxStates + 2 * kGroup + 1;
 // The fewest vectors that a pass goes over: weights, gradient, copy.
-constexpr int kFewestVectors = 3;
+constexpr int kMinVectors = 3;
 
 // Between two turns of one model.
 int64_t ColdBytes() { return 4 * std::max<int64_t>(32 << 20, sysconf(_SC_LEVEL3_CACHE_SIZE)); }
@@ -25,7 +25,7 @@ ApplyMemory::ApplyMemory(int64_t parameters, int threads)
     : parameters_(parameters),
       threads_(threads),
       bytes_(kVectors * parameters * static_cast<int64_t>(sizeof(float))) {
-  const int64_t least = kFewestVectors * parameters * static_cast<int64_t>(sizeof(float));
+  const int64_t least = kMinVectors * parameters * static_cast<int64_t>(sizeof(float));
   const int64_t models = bytes_ <= kCachedBytes ? 1 : (ColdBytes() + least - 1) / least;
   for (int64_t i = 0; i < models; ++i) models_.push_back(MakeModel(i));
 }

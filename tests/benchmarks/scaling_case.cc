@@ -13,9 +13,9 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kMostParameters = 1'000'000'000;
-constexpr int64_t kMostWorkers = 1000;
-constexpr int64_t kMostStepMs = 600'000;
+constexpr int64_t kMaxParameters = 1'000'000'000;
+constexpr int64_t kMaxMembers = 1000;
+constexpr int64_t kMaxStepMs = 600'000;
 
 // A program with its libraries and gRPC's buffers.
 constexpr int64_t kProcessBytes = 20 << 20;
@@ -76,12 +76,12 @@ absl::StatusOr<std::vector<ScalingCase>> ChooseScalingCases(const ScalingChoice&
   const std::vector<std::string> presets = Values(choice.presets, {"sync", "downpour", "easgd"});
   if (absl::Status status = CheckPresets(presets); !status.ok()) return status;
   const auto parameters =
-      Numbers("parameters", Values(choice.parameters, {"14000", "1200000", "11000000"}), kMostParameters);
+      Numbers("parameters", Values(choice.parameters, {"14000", "1200000", "11000000"}), kMaxParameters);
   if (!parameters.ok()) return parameters.status();
   auto workers =
-      Numbers("workers", Values(choice.workers, {"1", "2", "4", "8", "16", "32", "60"}), kMostWorkers);
+      Numbers("workers", Values(choice.workers, {"1", "2", "4", "8", "16", "32", "60"}), kMaxMembers);
   if (!workers.ok()) return workers.status();
-  const auto steps = Numbers("step_ms", Values(choice.step_ms, {}), kMostStepMs);
+  const auto steps = Numbers("step_ms", Values(choice.step_ms, {}), kMaxStepMs);
   if (!steps.ok()) return steps.status();
   if (steps->size() > 1) return absl::InvalidArgumentError("--step_ms takes one number, for all sizes");
   workers->push_back(1);

@@ -123,8 +123,8 @@ TEST(RunHistoryTest, IsBounded) {
     status.set_wall_seconds(second);
     history.Add(status);
   }
-  EXPECT_LE(history.train_loss().size(), RunHistory::kMostPoints);
-  EXPECT_GE(history.train_loss().size(), RunHistory::kMostPoints / 2);
+  EXPECT_LE(history.train_loss().size(), RunHistory::kMaxPoints);
+  EXPECT_GE(history.train_loss().size(), RunHistory::kMaxPoints / 2);
   EXPECT_EQ(history.train_loss().back().seconds, 99'999);
 }
 

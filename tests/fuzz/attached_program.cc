@@ -16,7 +16,7 @@ namespace catchment {
 namespace {
 
 // As many as a socket holds that is not read.
-constexpr int kMostPackets = 32;
+constexpr int kMaxPackets = 32;
 
 class Observer final : public PassObserver {
  public:
@@ -51,7 +51,7 @@ void Test(FuzzInput in) {
   int fds[2];
   PCHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) == 0);
   const std::unique_ptr<AttachedModel> model = MakeModel(fds[0]);
-  for (int i = 0; i < kMostPackets && !in.empty(); ++i) {
+  for (int i = 0; i < kMaxPackets && !in.empty(); ++i) {
     const absl::string_view packet = in.Text();
     if (!packet.empty()) send(fds[1], packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }

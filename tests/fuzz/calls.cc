@@ -29,7 +29,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr int kMostCalls = 60;
+constexpr int kMaxCalls = 60;
 // Real time for which a call is awaited; streams stay open until then.
 constexpr double kCallSeconds = 0.02;
 void Set(Message* message, const char* name, uint64_t value) {
@@ -51,7 +51,7 @@ class Test {
         stub_(grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials())) {}
 
   void Run() {
-    for (int i = 0; i < kMostCalls && !in_.empty(); ++i) Step();
+    for (int i = 0; i < kMaxCalls && !in_.empty(); ++i) Step();
     // It still answers.
     v1::JobStatus status;
     CHECK(status.ParseFromString(Call("catchment.v1.MasterService.GetStatus", {std::string()}, 60)));

@@ -22,7 +22,7 @@ namespace catchment {
 namespace {
 
 constexpr int kShards = 2;
-constexpr int kMostSteps = 150;
+constexpr int kMaxSteps = 150;
 constexpr uint64_t kTrainSamples = 40;
 
 class Test {
@@ -43,7 +43,7 @@ class Test {
   }
 
   void Run() {
-    for (int step = 0; step < kMostSteps && !in_.empty() && !master_->Over(); ++step) {
+    for (int step = 0; step < kMaxSteps && !in_.empty() && !master_->Over(); ++step) {
       Step();
       Check();
     }

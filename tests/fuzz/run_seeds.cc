@@ -13,7 +13,7 @@
 namespace {
 
 // A file is cut at no more than this many places.
-constexpr size_t kMostCuts = 64;
+constexpr size_t kMaxCuts = 64;
 
 void RunOne(const std::string& bytes, size_t size) {
   // A copy of its own, so that a sanitizer sees what is read behind its end.
@@ -31,7 +31,7 @@ void RunFile(const std::filesystem::path& path) {
   std::printf("%s, %zu bytes\n", path.c_str(), bytes.size());
   std::fflush(stdout);
   RunOne(bytes, bytes.size());
-  const size_t cuts = std::min(bytes.size(), kMostCuts);
+  const size_t cuts = std::min(bytes.size(), kMaxCuts);
   for (size_t i = 0; i < cuts; ++i) RunOne(bytes, i * bytes.size() / cuts);
 }
 

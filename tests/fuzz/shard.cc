@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kValues = 40, kBlockSize = 16;
 constexpr uint32_t kBlocks = 3, kWorkers = 2;
-constexpr int kMostSteps = 200;
+constexpr int kMaxSteps = 200;
 
 v1::Job JobOf(uint32_t mode) {
   switch (mode) {
@@ -49,7 +49,7 @@ class Test {
       : in_(in), mode_(mode), harness_(JobOf(mode), kValues, kBlockSize, {0, 1}) {}
 
   void Run() {
-    for (int step = 0; step < kMostSteps && !in_.empty(); ++step) Step();
+    for (int step = 0; step < kMaxSteps && !in_.empty(); ++step) Step();
     CheckGoesOn();
   }
 

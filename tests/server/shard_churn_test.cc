@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kValues = 96;
 constexpr int64_t kBlockSize = 16;
 constexpr uint32_t kShards = 2;
-constexpr uint32_t kMostWorkers = 6;
+constexpr uint32_t kMaxMembers = 6;
 
 struct Mode {
   const char* name;
@@ -237,7 +237,7 @@ class Simulation {
 
   void Disturb() {
     const uint64_t what = random_.Below(200);
-    if (what == 0 && workers_.size() < kMostWorkers) Join();
+    if (what == 0 && workers_.size() < kMaxMembers) Join();
     if (workers_.empty()) return;
     const size_t w = random_.Below(workers_.size());
     Worker* const worker = &workers_[w];

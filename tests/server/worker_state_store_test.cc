@@ -206,16 +206,16 @@ TEST_F(WorkerStateStoreTest, StateHasAtMostSoManyVectorsAndNumbers) {
     request.mutable_part()->set_name("part" + std::to_string(index));
     return request;
   };
-  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMostNumbers); ++i)
+  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMaxNumbers); ++i)
     ASSERT_EQ(Save(named(Number(0, "", 1), i)), absl::OkStatus());
   ASSERT_EQ(Save(named(Number(0, "", 2), 0)), absl::OkStatus()) << "again";
-  const absl::Status numbers = Save(named(Number(0, "", 1), WorkerStateStore::kMostNumbers));
+  const absl::Status numbers = Save(named(Number(0, "", 1), WorkerStateStore::kMaxNumbers));
   EXPECT_EQ(numbers.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(numbers.message(), "a worker's state has more than 64 numbers; it is not saved");
-  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMostVectors); ++i)
+  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMaxVectors); ++i)
     ASSERT_EQ(Save(named(Part(0, vector, 0, 10), i)), absl::OkStatus());
   ASSERT_EQ(Save(named(Part(0, vector, 10, 20), 0)), absl::OkStatus());
-  const absl::Status vectors = Save(named(Part(0, vector, 0, 10), WorkerStateStore::kMostVectors));
+  const absl::Status vectors = Save(named(Part(0, vector, 0, 10), WorkerStateStore::kMaxVectors));
   EXPECT_EQ(vectors.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(vectors.message(), "a worker's state has more than 16 vectors; it is not saved");
   EXPECT_FALSE(std::filesystem::exists(FileOf(0)));

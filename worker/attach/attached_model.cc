@@ -33,10 +33,10 @@ absl::Status CheckCount(const std::string& what, uint64_t programs, uint64_t job
 
 absl::Status CheckMetric(const v1::FromProgram::Metric& metric) {
   const std::string& name = metric.name();
-  if (name.empty() || name.size() > kMostMetricNameBytes || OneLine(name) != name) {
+  if (name.empty() || name.size() > kMaxMetricNameBytes || OneLine(name) != name) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the program has a metric with the name \"", ShortLine(name, kMostMetricNameBytes),
-                     "\"; names have 1 to ", kMostMetricNameBytes, " bytes and no control characters"));
+        absl::StrCat("the program has a metric with the name \"", ShortLine(name, kMaxMetricNameBytes),
+                     "\"; names have 1 to ", kMaxMetricNameBytes, " bytes and no control characters"));
   }
   if (metric.count() == 0 || !std::isfinite(metric.sum())) {
     return absl::InvalidArgumentError(absl::StrCat("the program's metric ", name, " has the sum ",
@@ -240,9 +240,9 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
 }
 
 absl::Status AttachedModel::SetMetrics(const v1::FromProgram::Done& done) {
-  if (done.metrics_size() > kMostProgramMetrics) {
+  if (done.metrics_size() > kMaxProgramMetrics) {
     return absl::InvalidArgumentError(absl::StrCat("the program has ", done.metrics_size(),
-                                                   " metrics in one step; at most ", kMostProgramMetrics,
+                                                   " metrics in one step; at most ", kMaxProgramMetrics,
                                                    " are accepted"));
   }
   for (const v1::FromProgram::Metric& metric : done.metrics()) {

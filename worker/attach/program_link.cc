@@ -19,7 +19,7 @@ constexpr int kLookMilliseconds = 50;
 
 void Record(const v1::FromProgram::Span& span) {
   if (TraceRecorder* const trace = Trace())
-    trace->RecordOf(span.thread(), ShortLine(span.name(), kMostMetricNameBytes), span.begin(), span.end());
+    trace->RecordOf(span.thread(), ShortLine(span.name(), kMaxMetricNameBytes), span.begin(), span.end());
 }
 
 bool Interrupted() { return errno == EINTR || errno == EAGAIN; }

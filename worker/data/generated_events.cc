@@ -11,7 +11,7 @@ namespace catchment {
 namespace {
 
 constexpr int64_t kSteps = 50, kFeatures = 19;
-constexpr int64_t kFewestParticles = 30, kMostParticles = 90;
+constexpr int64_t kMinParticles = 30, kMaxParticles = 90;
 constexpr int kClasses = 3;
 constexpr double kFollows = 0.8;  // the probability that a charge follows from the one before
 
@@ -42,8 +42,7 @@ void WriteParticle(double pt, int charge, Random* random, float* out) {
 }
 
 void WriteEvent(int label, Random* random, float* out) {
-  const auto all =
-      kFewestParticles + static_cast<int64_t>(random->Below(kMostParticles - kFewestParticles + 1));
+  const auto all = kMinParticles + static_cast<int64_t>(random->Below(kMaxParticles - kMinParticles + 1));
   const int64_t particles = std::min(all, kSteps);
   double pt = 20 + 80 * random->Uniform();
   int state = 0;  // charge + 1

@@ -204,10 +204,10 @@ TEST(Halving, FindsTheOptimumWithHalfOfTheBudgetOfARandomSearch) {
 
 TEST(TrialPoint, PointsCoverEachDimensionEvenly) {
   constexpr int kTrials = 210, kCells = 5;
-  for (int dimension = 0; dimension < kMostDimensions; ++dimension) {
+  for (int dimension = 0; dimension < kMaxDimensions; ++dimension) {
     std::vector<int> cells(kCells);
     for (int trial = 0; trial < kTrials; ++trial) {
-      const double at = TrialPoint(trial, kMostDimensions)[dimension];
+      const double at = TrialPoint(trial, kMaxDimensions)[dimension];
       ASSERT_GT(at, 0);
       ASSERT_LT(at, 1);
       ++cells[static_cast<int>(at * kCells)];

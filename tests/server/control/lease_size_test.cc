@@ -34,8 +34,8 @@ TEST(LeaseSizeTest, HasAFewMinibatchesWhereNothingIsKnown) {
 
 TEST(LeaseSizeTest, IsBounded) {
   EXPECT_EQ(LeaseSize(Progress(2, 2000), 1), kMinibatchesPerLease);
-  EXPECT_EQ(LeaseSize(Progress(1'000'000'000, 1e-9), 2000), kMostPerLease);
-  EXPECT_EQ(LeaseSize(Progress(UINT64_MAX, 1e-300), 1'000'000), kMostPerLease);
+  EXPECT_EQ(LeaseSize(Progress(1'000'000'000, 1e-9), 2000), kMaxPerLease);
+  EXPECT_EQ(LeaseSize(Progress(UINT64_MAX, 1e-300), 1'000'000), kMaxPerLease);
 }
 
 TEST(LocalStepsTest, FollowTheSpeed) {

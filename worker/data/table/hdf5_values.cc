@@ -33,10 +33,10 @@ constexpr char kReadFlag[] = "--internal_read_hdf5";
 constexpr int kArguments = 6;
 
 // Long doubles are the largest numbers that the library converts.
-constexpr size_t kMostValueBytes = 16;
+constexpr size_t kMaxValueBytes = 16;
 // Bytes that a stored byte can become: 1,032 with DEFLATE, fewer with other filters.
-constexpr double kMostUnpacked = 1100;
-constexpr double kMostBytes = int64_t{1} << 46;
+constexpr double kMaxUnpacked = 1100;
+constexpr double kMaxBytes = int64_t{1} << 46;
 
 // Closes what HDF5 opened.
 class Handle {
@@ -110,7 +110,7 @@ absl::Status MissingPart(const DataSet& data, const std::string& name) {
 absl::Status CheckMemory(const DataSet& data, double bytes) {
   const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (bytes <= std::min(kMostBytes, memory)) return absl::OkStatus();
+  if (bytes <= std::min(kMaxBytes, memory)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(data.ToString(), " has ", absl::StrJoin(data.shape, " x "),
                                                    " values, more than the memory of this machine"));
 }
@@ -162,7 +162,7 @@ absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
   const hsize_t stored = H5Dget_storage_size(data.set.id());
   const double chunk_bytes = Bytes(H5Tget_size(data.type.id()), chunk);
   const double unpacked = std::max(1.0, static_cast<double>(written)) * chunk_bytes;
-  if (unpacked > kMostUnpacked * static_cast<double>(stored) && written > 0) return TooLarge(data, stored);
+  if (unpacked > kMaxUnpacked * static_cast<double>(stored) && written > 0) return TooLarge(data, stored);
   return CheckMemory(data, std::max(bytes, chunk_bytes));
 }
 
@@ -170,8 +170,8 @@ absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
 // make the library or the reader allocate what its header claims.
 absl::Status CheckSize(const DataSet& data) {
   const size_t value_bytes = H5Tget_size(data.type.id());
-  if (value_bytes > kMostValueBytes) {
-    return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMostValueBytes,
+  if (value_bytes > kMaxValueBytes) {
+    return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMaxValueBytes,
                                   " can be read"));
   }
   const double bytes = Bytes(value_bytes, data.shape);
@@ -183,7 +183,7 @@ absl::Status CheckSize(const DataSet& data) {
   }
   if (H5Pget_external_count(layout.id()) > 0) return CheckExternalParts(data, layout.id(), bytes);
   const hsize_t stored = H5Dget_storage_size(data.set.id());
-  const double most = std::min(kMostBytes, kMostUnpacked * static_cast<double>(stored));
+  const double most = std::min(kMaxBytes, kMaxUnpacked * static_cast<double>(stored));
   return bytes <= most ? absl::OkStatus() : TooLarge(data, stored);
 }
 

@@ -18,7 +18,7 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kMostValues = int64_t{1} << 40;
+constexpr int64_t kMaxValues = int64_t{1} << 40;
 
 struct NpyArray {
   std::string path;
@@ -94,7 +94,7 @@ absl::Status ParseShape(absl::string_view header, NpyArray* array) {
   for (absl::string_view text : absl::StrSplit(shape, ',', absl::SkipWhitespace())) {
     int64_t dimension = 0;
     if (!absl::SimpleAtoi(text, &dimension) || dimension < 0 ||
-        (dimension > 0 && values > kMostValues / dimension)) {
+        (dimension > 0 && values > kMaxValues / dimension)) {
       return Bad(*array, absl::StrCat("its shape, (", shape, "), cannot be read"));
     }
     values *= dimension;

@@ -18,7 +18,7 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kBytes = 0, kFloats = 1;
 constexpr uint32_t kClass = 0, kReal = 1;
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
 constexpr char kRemedy[] = "Pack it again with `catchment pack`";
 
 struct Header {
@@ -76,11 +76,11 @@ std::string LabelText(uint32_t kind, uint32_t size) {
 bool IsSound(const Header& header) {
   if (header.value_kind > kFloats || header.label_kind > kReal || header.label_size == 0) return false;
   if (header.rank < 1 || header.rank > 3 || header.rows == 0) return false;
-  int64_t room = kMostBytes;
+  int64_t room = kMaxBytes;
   for (uint32_t dimension : header.shape) room /= std::max(1u, dimension);
   room /= header.value_kind == kBytes ? 1 : sizeof(float);
   const int64_t rows = static_cast<int64_t>(header.rows);
-  return rows > 0 && rows <= room && ValueBytes(header) > 0 && rows <= kMostBytes / LabelBytes(header);
+  return rows > 0 && rows <= room && ValueBytes(header) > 0 && rows <= kMaxBytes / LabelBytes(header);
 }
 
 absl::StatusOr<Header> ReadHeader(const std::string& path, const MappedFile& file) {

@@ -21,8 +21,8 @@ constexpr uintptr_t kPageBytes = 4096;
 // Allocations of at most this size are filled; larger ones are workspace.
 constexpr size_t kFilledBytes = size_t{1} << 20;
 constexpr size_t kMemoryBytes = size_t{64} << 30;
-constexpr unsigned kMostBlocksOfY = 65535;
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMaxBlocksOfY = 65535;
+constexpr unsigned kMaxThreads = 1024;
 
 // ------------------------------------------------------------------------ kernels
 
@@ -105,8 +105,8 @@ void RunRecorded(const Launch& launch, Operation* operation) {
 }
 
 bool IsLegal(const dim3& grid, const dim3& block) {
-  return grid.x > 0 && grid.y > 0 && grid.z == 1 && grid.y <= kMostBlocksOfY && block.x > 0 && block.y > 0 &&
-         block.z == 1 && block.x * block.y <= kMostThreads;
+  return grid.x > 0 && grid.y > 0 && grid.z == 1 && grid.y <= kMaxBlocksOfY && block.x > 0 && block.y > 0 &&
+         block.z == 1 && block.x * block.y <= kMaxThreads;
 }
 
 // Returns whether the kernel is to fail as on an illegal access: $CATCHMENT_PTX_FAULT is a part of its name.

@@ -75,7 +75,7 @@ void Scheduler::Drain(Stream* stream) {
 }
 
 void Scheduler::Advance() {
-  constexpr int kMostSteps = 6;
+  constexpr int kMaxSteps = 6;
   switch (order_) {
     case Order::kLazy:
       return;
@@ -95,7 +95,7 @@ void Scheduler::Advance() {
     case Order::kRandom:
       for (uint64_t turns = random_() % 4; turns > 0; --turns) {
         Stream* const stream = streams_[random_() % streams_.size()];
-        for (uint64_t steps = random_() % kMostSteps; steps > 0; --steps) Step(stream);
+        for (uint64_t steps = random_() % kMaxSteps; steps > 0; --steps) Step(stream);
       }
   }
 }

@@ -64,13 +64,13 @@ constexpr double kResidentThreads = 132 * 2048;
 constexpr double kAccessesUnderWay = 2, kMemorySeconds = 650e-9;
 // An instruction of a thread waits for the one before it.
 constexpr double kCyclesPerInstruction = 5;
-constexpr double kLeastKernelSeconds = 2.2e-6, kLeastProductSeconds = 4e-6, kGapSeconds = 1e-6;
+constexpr double kMinKernelSeconds = 2.2e-6, kMinProductSeconds = 4e-6, kGapSeconds = 1e-6;
 constexpr double kHostSecondsPerLaunch = 2.3e-6, kHostSecondsPerProduct = 4e-6, kHostSecondsPerCopy = 5e-6;
 constexpr double kStartSeconds = 3e-6;  // from the host's call to the device's beginning
 constexpr double kBusBytesPerSecond = 45e9, kBusSeconds = 3e-6;
 constexpr double kHostCopyBytesPerSecond = 9e9;
 // The host wakes up after it has blocked, which it does at once or after it has polled for a while.
-constexpr double kWakeUpSeconds = 25e-6, kPollSeconds = 1e-6, kMostPolledSeconds = 100e-6;
+constexpr double kWakeUpSeconds = 25e-6, kPollSeconds = 1e-6, kMaxPolledSeconds = 100e-6;
 
 double FlopsPerSecond(CatchmentCudaPrecision precision) {
   switch (precision) {
@@ -90,14 +90,14 @@ double KernelSeconds(const Operation& kernel) {
   const double access_bytes = kernel.accesses > 0 ? kernel.accessed_bytes / kernel.accesses : 4;
   const double threads = std::min(kernel.threads, kResidentThreads);
   const double latency_bound = threads * kAccessesUnderWay * access_bytes / kMemorySeconds;
-  return kGapSeconds + std::max({kLeastKernelSeconds, bytes / std::min(kMemoryBytesPerSecond, latency_bound),
+  return kGapSeconds + std::max({kMinKernelSeconds, bytes / std::min(kMemoryBytesPerSecond, latency_bound),
                                  kernel.instructions / kInstructionsPerSecond,
                                  kernel.longest_thread * kCyclesPerInstruction / kClock});
 }
 
 double ProductSeconds(const Operation& product, CatchmentCudaPrecision precision) {
   return kGapSeconds +
-         std::max({kLeastProductSeconds, (product.bytes_read + product.bytes_written) / kMemoryBytesPerSecond,
+         std::max({kMinProductSeconds, (product.bytes_read + product.bytes_written) / kMemoryBytesPerSecond,
                    2 * product.multiplications / FlopsPerSecond(precision)});
 }
 
@@ -113,7 +113,7 @@ class Timeline {
       case Kind::kProduct:
         return Launch(kHostSecondsPerProduct, ProductSeconds(operation, precision_));
       case Kind::kCopyOnDevice:
-        return Launch(kHostSecondsPerCopy, kLeastKernelSeconds);
+        return Launch(kHostSecondsPerCopy, kMinKernelSeconds);
       case Kind::kCopyIn:
         return CopyIn(operation);
       case Kind::kCopyOut:
@@ -156,7 +156,7 @@ class Timeline {
   void Wait(const Operation& wait) {
     const double end = wait.awaited > 0 ? ends_of_copies_out_[wait.awaited - 1] : 0;
     const double waited = end - host_;
-    const bool blocks = waited > (wait.polled ? kMostPolledSeconds : 0);
+    const bool blocks = waited > (wait.polled ? kMaxPolledSeconds : 0);
     host_ =
         std::max(host_, end) + (blocks ? kWakeUpSeconds : kPollSeconds) + std::exchange(staged_seconds_, 0);
   }
