@@ -20,7 +20,6 @@ uint32_t ThisThread() {
 
 TraceRecorder::TraceRecorder(const Clock* clock, size_t capacity)
     : clock_(*clock), capacity_(capacity), texts_({""}) {
-  index_[""] = 0;
   ring_.reserve(capacity);
 }
 
@@ -66,6 +65,7 @@ void TraceRecorder::Add(absl::string_view name, absl::string_view lane, uint32_t
 }
 
 uint32_t TraceRecorder::IndexOf(absl::string_view text) {
+  if (text.empty()) return 0;
   const auto found = index_.find(text);
   if (found != index_.end()) return found->second;
   if (texts_.size() >= kMaxTexts) return IndexOf(texts_.back());

@@ -20,10 +20,12 @@ absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
 
 }  // namespace
 
-MasterService::MasterService(const Clock* clock) : clock_(*clock), registrations_(kRegistrations, clock) {
+void MasterService::Serve(MasterHost* host) {
+  host_ = host;
+  token_key_ = host->token_key();
   // The clock of this process is the master's.
   const double now = clock_.Now();
-  RecordMasterTime(now, now);
+  if (TraceRecorder* const trace = Trace()) trace->AddReading(now, now, now);
 }
 
 Permission MasterService::For(absl::string_view method, CallRate* rate) const {

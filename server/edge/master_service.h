@@ -18,15 +18,12 @@ namespace catchment {
 class MasterService final : public CallService {
  public:
   // `clock` outlives the service.
-  explicit MasterService(const Clock* clock);
+  explicit MasterService(const Clock* clock) : clock_(*clock), registrations_(kRegistrations, clock) {}
   MasterService(MasterHost* host, const Clock* clock) : MasterService(clock) { Serve(host); }
 
   // Passes calls on to the host of another run, which must last until the run has ended at the listener. To
   // be called when no run is served.
-  void Serve(MasterHost* host) {
-    host_ = host;
-    token_key_ = host->token_key();
-  }
+  void Serve(MasterHost* host);
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;

@@ -26,19 +26,22 @@ JOB = """name: "digits" model { layers { flatten {} } layers { dense { units: 25
 data { drawn_digits { train_samples: 4000 test_samples: 500 } } workers: 2 batch_size: 500 epochs: 100
 algorithm { preset: "downpour" } block_kib: 64"""
 # The sum of a worker's phases, as a share of the time from its first step to its last.
-PHASES = """
+PHASES = """include perfetto module slices.with_context;
 with steps as (select upid, min(ts) as first, max(ts + dur) as last from thread_slice where name = 'step' group by upid)
 select process_name, sum(dur) * 1.0 / (last - first) from thread_slice join steps using (upid)
 where name in ('step', 'data') and ts >= first and ts + dur <= last group by upid"""
 # Blocks that a server began to apply before a worker had sent them, or after it had the answer; and all.
-APPLIED = """
-with blocks as (
-  select name, thread_name, process_name, ts, dur, extract_arg(arg_set_id, 'args.worker') as worker,
-         extract_arg(arg_set_id, 'args.block') as block, extract_arg(arg_set_id, 'args.push') as push
-  from thread_slice where name in ('network', 'apply'))
-select sum(a.ts < n.ts - $error or a.ts > n.ts + n.dur + $error), count(*) from blocks a join blocks n
-on a.name = 'apply' and n.name = 'network' and a.worker = n.worker and a.block = n.block and a.push = n.push
-and a.process_name like substr(n.thread_name, length('network to ') + 1) || ' %'"""
+APPLIED = """include perfetto module slices.with_context;
+with blocks as materialized (
+  select name, ts, dur, extract_arg(arg_set_id, 'args.worker') as worker, extract_arg(arg_set_id, 'args.block') as block,
+         extract_arg(arg_set_id, 'args.push') as push,
+         iif(name = 'network', substr(thread_name, length('network to ') + 1),
+             substr(process_name, 1, instr(process_name, ' (') - 1)) as server
+  from thread_slice where name in ('network', 'apply')),
+applied as materialized (select * from blocks where name = 'apply'),
+sent as materialized (select * from blocks where name = 'network')
+select sum(a.ts < n.ts - $error or a.ts > n.ts + n.dur + $error), count(*)
+from applied a join sent n using (server, push, worker, block)"""
 QUERY = """(async () => {
   const result = await app.trace.engine.query(%s);
   const names = result.columns(), rows = [];

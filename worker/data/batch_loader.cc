@@ -28,6 +28,7 @@ BatchLoader::~BatchLoader() {
 }
 
 absl::StatusOr<const LoadedBatch*> BatchLoader::Next() {
+  const TraceScope scope("data");
   MutexLock lock(&mu_);
   if (lent_ != nullptr) {
     free_.push_back(std::exchange(lent_, nullptr));
@@ -57,9 +58,7 @@ void BatchLoader::WaitForReady() {
   if (!ready_.empty() || ended_) return;
   const double start = clock_->Now();
   changed_.Wait(&mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !ready_.empty() || ended_; });
-  const double end = clock_->Now();
-  seconds_waited_ += end - start;
-  RecordSpan("data", start, end);
+  seconds_waited_ += clock_->Now() - start;
 }
 
 LoadedBatch* BatchLoader::WaitForFree() {
