@@ -107,7 +107,7 @@ def main():
             nested = ask("select count(*) from slice where parent_id is not null")
             check("spans in others", nested[0][0] > 0, nested)
             phases = ask(PHASES)
-            check("phases of workers", len(phases) == 2 and all(0.95 < share <= 1 for _, share in phases), phases)
+            check("phases of workers", len(phases) == 2 and all(0.98 < share <= 1 for _, share in phases), phases)
             error = int(1e9 * 2 * max(one["clock_error_seconds"] for one in facts)) + 1
             applied = ask(APPLIED.replace("$error", str(error)))
             check("blocks that were applied before or after they were under way, and all", applied[0][0] == 0 < applied[0][1], applied)
