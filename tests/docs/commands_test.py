@@ -301,6 +301,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/tune.md", r"catchment tune .*",
      run(f"{DIGITS} --budget=samples:1024 --trials=3", leaves=["tuned/" + name for name in (*COMPARED, "best.textproto")])),
     ("docs/advise.md", r"catchment advise .*", run()),
+    ("docs/watching.md", r"catchment train .*", run(f"{DIGITS} --set samples=512", leaves=["trace/spans-*.json"])),
+    ("docs/watching.md", r"catchment trace .*", run(leaves=["trace/trace.json"])),
     ("docs/advise.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment report .*", run(leaves=["report/" + name for name in COMPARED])),
