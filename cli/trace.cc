@@ -27,7 +27,7 @@ int RunTrace(const std::vector<std::string>& args, const Streams& streams) {
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
     const absl::StatusOr<int> processes = JoinTraceDirectory(directory);
     if (!processes.ok()) return processes.status();
-    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(*processes, "process")
+    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(*processes, "timeline")
                  << "; open it at https://ui.perfetto.dev\n";
     return 0;
   });
