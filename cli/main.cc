@@ -62,7 +62,7 @@ constexpr char kHelp[] =
 A first run, without data:
   catchment examples examples && catchment train examples/drawn_digits.textproto --workers=2
 
-For jobs on several machines, start catchment_server and catchment_worker on each: see README.md.
+For jobs on several machines, start catchment_server and catchment_worker on each: see deploy/README.md.
 )";
 
 using Arguments = std::vector<std::string>;
