@@ -50,6 +50,6 @@ add_licenses
 check_complete
 add_share
 cp -RL examples deploy python README.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md "$tree/"
-find docs/ '(' -name '*.md' -o -name '*.svg' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
+find docs/ '(' -name '*.md' -o -name '*.svg' -o -name '*.png' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
 rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__
 pack "${out:-$PWD/out-bundle/catchment-$version.tar.gz}"

@@ -46,7 +46,7 @@ mv "$root"/opt/catchment-* "$moved"
 ln -s "..$place/bin/catchment" "$root/path/catchment"
 for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc++.so.1.51 lib/libc.so.6 \
             lib/ld-linux-x86-64.so.2 LICENSE README.md CHANGELOG.md VERSION LIBRARIES licenses/libgrpc29 licenses/libc6 \
-            examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh docs/python.md \
+            examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh docs/python.md docs/figures/watch.png \
             share/bash-completion/completions/catchment_worker share/zsh/site-functions/_catchment \
             share/man/man1/catchment.1; do
   expect_true "$file is in the bundle" test -s "$moved/$file"
