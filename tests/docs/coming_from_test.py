@@ -14,7 +14,6 @@ PAGE = "docs/coming_from.md"
 # The first setting in a row with "not here", and the names that would make the cell wrong.
 ABSENT = {
     "--monitor": r"gpu_(use|utilization|load)|nvml",
-    "--trace": r"trace\w*|timeline\w*|chrome_\w*",
     "op=Sum": r"reduce_sum|sum_gradients|reduction",
     "op=Adasum": r"adasum",
     "sparse": r"sparse\w*|embedding\w*",
@@ -22,7 +21,6 @@ ABSENT = {
     "allreduce": r"all_?reduce|all_?gather|all_?to_?all|reduce_?scatter",
     "--min-np": r"(min|minimum)_workers|quorum\w*",
     "--max-np": r"(max|maximum)_workers",
-    "--timeline-filename": r"trace\w*|timeline\w*|chrome_\w*",
     "--num-nccl-streams": r"nccl\w*|gpu_direct\w*",
     "delay_all_reduce_named_params": r"delayed_parameters|reduce_later",
     "powerSGD_hook": r"power_?sgd|low_rank|rank",

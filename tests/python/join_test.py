@@ -164,8 +164,8 @@ class JoinTest(unittest.TestCase):
 
     def test_statistic_that_is_named_like_a_parameter_ends_the_program(self):
         output = self.run_python("-", text=self.cells("worker._attachment.statistic('w', bytes(4))"))
-        self.assertIn("worker: last message failed ValueError: the statistic w of a batch norm is a parameter of the model, "
-                      "too", output)
+        self.assertIn("worker: last message failed ValueError: the statistic w of a batch norm is also a parameter of the model",
+                      output)
 
     def test_joining_again_ends_the_worker_of_before(self):
         join = self.cells().splitlines()[5]

@@ -184,7 +184,7 @@ TEST_F(ServerRegistrationTest, MasterThatNamesNoRunIsOfAnotherRelease) {
   master_.SetRunId(0);
   const SteadyClock clock;
   const auto registration = Start(listener_.address(), &clock);
-  EXPECT_THAT(std::string(failure_.Wait().message()), HasSubstr("use binaries of one release"));
+  EXPECT_THAT(std::string(failure_.Wait().message()), HasSubstr("use binaries of the same release"));
 }
 
 TEST_F(ServerRegistrationTest, RefusalIsFinalAndSaysWhy) {

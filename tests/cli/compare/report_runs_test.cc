@@ -120,7 +120,7 @@ TEST_F(ReportRunsTest, RefusesWhatIsNoRunAndWhatCannotBeCompared) {
   const std::string other = Run("other", Job("seed: 2", 12), 0.8);
   std::filesystem::create_directories(root_ + "/empty");
   EXPECT_EQ(Report({root_ + "/empty"}), kExitFailed);
-  EXPECT_THAT(err_.str(), HasSubstr("empty holds neither summary.json"));
+  EXPECT_THAT(err_.str(), HasSubstr("empty contains neither a summary.json"));
   EXPECT_EQ(Report({root_ + "/none"}), kExitFailed);
   EXPECT_THAT(err_.str(), HasSubstr("none is not a directory"));
   EXPECT_EQ(Report({one, same}), kExitFailed);
