@@ -92,7 +92,7 @@ if python3 -m venv "$TEST_TMPDIR/venv" >/dev/null 2>&1; then
   expect_output "DONE"
   run env -u CATCHMENT_DATA HOME="$TEST_TMPDIR" XDG_CACHE_HOME= catchment train e/mnist_mlp.textproto --out=no-data
   expect_status 1
-  expect_output "Fetch them with deploy/fetch_mnist.sh, which \`catchment examples DIR\` writes, too"
+  expect_output "Fetch them with deploy/fetch_mnist.sh, which \`catchment examples DIR\` also writes"
   run python -c "if True:
     import catchment
     run = catchment.train('e/drawn_digits.textproto', workers=2, settings={'samples': 512})
