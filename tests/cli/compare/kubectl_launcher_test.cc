@@ -143,7 +143,8 @@ TEST_F(KubectlLauncherTest, AResultThatIsALinkIsNotKept) {
   Write("secret", "mine");
   Kubectl(absl::StrCat(kDone, "\nln -sf ", root_, "/secret volume/model.safetensors"));
   EXPECT_TRUE(Launch().ok());
-  EXPECT_THAT(out_.str(), HasSubstr("copying its results failed: /out/model.safetensors is not a regular file"));
+  EXPECT_THAT(out_.str(),
+              HasSubstr("copying its results failed: /out/model.safetensors is not a regular file"));
   EXPECT_EQ(Read("out/runs/sync-2-workers-seed-1/model.safetensors"), "");
 }
 
