@@ -328,9 +328,8 @@ std::vector<ReleasedAnswer> ControlLoop::TakeReleased() {
 
 // ------------------------------------------------------------------------------------------------- steps
 
-v1::ShardCommand ControlLoop::NextCommand() const {
+v1::ShardCommand ControlLoop::WantedCommand() const {
   v1::ShardCommand command = master_->Command(/*rosters=*/false);
-  *command.mutable_run() = RunAt(run(), servers_.server(0).address);
   if (stopped_before_start_) command.set_stop(true);
   return command;
 }
@@ -345,7 +344,7 @@ bool ControlLoop::HasWork() const {
   if (over() || answered_ || held || answers || waiters_.NeedReview(master_->lease_conditions())) return true;
   const double now = clock_.Now();
   if (told_ && (history_.is_written() || now - *stop_since_ >= kRecordSeconds)) return true;
-  const v1::ShardCommand command = NextCommand();
+  const v1::ShardCommand command = WantedCommand();
   if (!MayCommand(command)) return false;
   if (outputs_begun_ && history_.IsDue(now)) return true;
   return (servers_.AllHere() || command.stop()) && servers_.HasDueAtOnce(command);
@@ -376,7 +375,8 @@ Effects ControlLoop::Step(bool waited) {
   effects.events = master_->TakeEvents();
   effects.leases = waiters_.Review(master_->lease_conditions(), begin, RetryLease());
   effects.standby = servers_.StandbyOfMaster();
-  const v1::ShardCommand command = NextCommand();
+  v1::ShardCommand command = WantedCommand();
+  *command.mutable_run() = RunAt(run(), servers_.server(0).address);
   const bool proceed = MayCommand(command);
   NoteDecisions();
   if (proceed) {

@@ -147,7 +147,8 @@ class ControlLoop {
   // Notes a change if the master has decided anything since the last time. Other changes, those in reports of
   // servers and heartbeats, may be lost with the process, because they are reported again.
   void NoteDecisions();
-  v1::ShardCommand NextCommand() const;
+  // Returns the next command to servers, without rosters and the run, which HasWork does not need.
+  v1::ShardCommand WantedCommand() const;
   bool MayCommand(const v1::ShardCommand& command) const;
   bool OutputsAreDue() const { return !outputs_begun_ && master_->ended(); }
   std::vector<CompleteCheckpoint> TakeCheckpoints();

@@ -108,7 +108,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   const v1::RunRecord record = (*host)->record();
   config->end = DescribeEnd(record.phase(), record.reason());
   if (!loss) return false;
-  // From then on no file of the run is written.
+  // After this, nothing writes to the run's files.
   metrics.reset();
   host->reset();
   shard->reset();
