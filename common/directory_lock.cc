@@ -11,15 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_access.h"
+#include "common/host_name.h"
 
 namespace catchment {
 namespace {
 
-std::string ThisProcess() {
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  return absl::StrCat(host, " ", getpid(), "\n");
-}
+std::string ThisProcess() { return absl::StrCat(HostName(), " ", getpid(), "\n"); }
 
 // Returns "on host node1 with pid 7", or less if the other process has not written it yet.
 std::string DescribeOwner(int fd) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_name.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
@@ -23,12 +24,6 @@
 
 namespace catchment {
 namespace {
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeSynthetic(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "common/file_access.h"
+#include "common/host_name.h"
 
 namespace catchment {
 namespace {
@@ -31,12 +32,6 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
 bool IsPackage(absl::string_view name) {
   int number = 0;
   return absl::ConsumePrefix(&name, kPackage) && absl::SimpleAtoi(name, &number);
-}
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 // NVML's functions, of which only the layout of arguments is needed. All return 0 if they succeed.

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/file_access.h"
+#include "common/host_name.h"
 
 namespace catchment {
 namespace {
@@ -24,12 +25,6 @@ using Json = nlohmann::ordered_json;
 constexpr char kPrefix[] = "spans-";
 // The kernel's numbers of threads are smaller.
 constexpr int64_t kFirstLane = 1 << 23;
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/crc32c.h"
+#include "common/host_name.h"
 
 namespace catchment {
 namespace {
@@ -16,12 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers are written as they are in memory");
 
 constexpr char kVersion[] = "brain.Event:2";
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 template <typename Number>
 std::string_view Bytes(const Number& number) {
