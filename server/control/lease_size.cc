@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "server/control/lease_ledger.h"
 
@@ -28,7 +29,7 @@ double StepsPerSecond(const v1::Progress& progress) {
 
 uint32_t LocalSteps(uint32_t most, double speed, double fastest) {
   if (speed <= 0 || fastest <= 0) return most;
-  return std::max(1u, static_cast<uint32_t>(most * std::min(1.0, speed / fastest)));
+  return std::max(1u, static_cast<uint32_t>(std::lround(most * std::min(1.0, speed / fastest))));
 }
 
 }  // namespace catchment

@@ -41,7 +41,8 @@ TEST(LeaseSizeTest, IsBounded) {
 TEST(LocalStepsTest, FollowTheSpeed) {
   EXPECT_EQ(LocalSteps(16, 10, 10), 16u);
   EXPECT_EQ(LocalSteps(16, 2.5, 10), 4u);
-  EXPECT_EQ(LocalSteps(16, 9.9, 10), 15u) << "rounded down";
+  EXPECT_EQ(LocalSteps(16, 9.9, 10), 16u) << "speeds of equal machines differ a little";
+  EXPECT_EQ(LocalSteps(16, 9.6, 10), 15u);
   EXPECT_EQ(LocalSteps(16, 0.1, 10), 1u);
   EXPECT_EQ(LocalSteps(16, 11, 10), 16u);
   EXPECT_EQ(LocalSteps(1, 1, 10), 1u);
