@@ -6,6 +6,11 @@
 #include "common/rounding.h"
 
 namespace catchment {
+namespace {
+
+constexpr double kFirstInterval = 10;  // seconds
+
+}  // namespace
 
 CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous,
                                        uint64_t first_version)
@@ -13,7 +18,8 @@ CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool s
       every_seconds_(settings.every_seconds()),
       synchronous_(synchronous),
       at_plan_ends_(synchronous && settings.worker_state()),
-      seen_version_(first_version) {
+      seen_version_(first_version),
+      interval_(std::min(kFirstInterval, every_seconds_)) {
   last_.version = first_version;
 }
 
@@ -30,6 +36,7 @@ bool CheckpointSchedule::Step(const Facts& facts, uint64_t generation) {
   pending_ = true;
   seen_version_ = facts.version;
   since_ = facts.now;
+  interval_ = std::min(2 * interval_, every_seconds_);
   return true;
 }
 
@@ -75,7 +82,7 @@ std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueByUpdates(co
 }
 
 std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueBySeconds(const Facts& facts) const {
-  if (every_seconds_ == 0 || facts.now - *since_ < every_seconds_) return std::nullopt;
+  if (every_seconds_ == 0 || facts.now - *since_ < interval_) return std::nullopt;
   if (synchronous_) {
     if (facts.granted <= last_.version) return std::nullopt;
     return Announced{.number = facts.granted, .version = facts.granted};

@@ -6,7 +6,9 @@
 // is due. If the disk is too slow, checkpoints are therefore skipped, and all shards skip the same ones.
 //
 // With every_updates, checkpoints are due at its multiples, which are also their numbers. With every_seconds,
-// a checkpoint is due that many seconds after the previous one if there were updates in between.
+// a checkpoint is due that many seconds after the previous one if there were updates in between. The first
+// one of a run is due after 10 s, and each later interval is twice as long as the one before until it is
+// every_seconds: a young run has little to lose, but it would lose all of it.
 //
 // Synchronous mode: all shards take a checkpoint at exactly its version. The version is never below one up to
 // which updates were already granted, and until all shards have acknowledged the announcement, no updates
@@ -92,6 +94,7 @@ class CheckpointSchedule {
   bool pending_ = false;         // the last checkpoint is not settled
   uint64_t seen_version_;        // the highest version of all shards when the last one was announced
   std::optional<double> since_;  // when the last one was announced, or training began
+  double interval_;              // until the next one is due by every_seconds
 };
 
 }  // namespace catchment

@@ -61,27 +61,46 @@ TEST(CheckpointScheduleTest, AVersionThatNoWorkerWillReachIsNotAwaitedAtTheEnd) 
 }
 
 TEST(CheckpointScheduleTest, SynchronousBySecondsTakesWhatIsGranted) {
-  CheckpointSchedule schedule(Settings(0, 300), kSynchronous, 0);
+  CheckpointSchedule schedule(Settings(0, 10), kSynchronous, 0);
   EXPECT_FALSE(schedule.Step({.now = 1000, .granted = 0, .reach = 16}, 1));
-  EXPECT_FALSE(schedule.Step({.now = 1299, .version = 90, .granted = 96, .reach = 112}, 1));
-  ASSERT_TRUE(schedule.Step({.now = 1300, .version = 90, .granted = 96, .reach = 112}, 1));
+  EXPECT_FALSE(schedule.Step({.now = 1009, .version = 90, .granted = 96, .reach = 112}, 1));
+  ASSERT_TRUE(schedule.Step({.now = 1010, .version = 90, .granted = 96, .reach = 112}, 1));
   ExpectLast(schedule, 96, 96);
   EXPECT_TRUE(schedule.Settle(96));
-  EXPECT_FALSE(schedule.Step({.now = 1599, .version = 200, .granted = 208, .reach = 224}, 2));
-  EXPECT_FALSE(schedule.Step({.now = 1600, .version = 96, .granted = 96, .reach = 112}, 2))
+  EXPECT_FALSE(schedule.Step({.now = 1019, .version = 200, .granted = 208, .reach = 224}, 2));
+  EXPECT_FALSE(schedule.Step({.now = 1020, .version = 96, .granted = 96, .reach = 112}, 2))
       << "no update since";
-  ASSERT_TRUE(schedule.Step({.now = 1601, .version = 96, .granted = 112, .reach = 128}, 2));
+  ASSERT_TRUE(schedule.Step({.now = 1021, .version = 96, .granted = 112, .reach = 128}, 2));
   ExpectLast(schedule, 112, 112);
 }
 
+// The times at which checkpoints are announced, if updates never stop and each is saved at once.
+std::vector<int> TimesOf(double every_seconds, int until) {
+  CheckpointSchedule schedule(Settings(0, every_seconds), kAsynchronous, 0);
+  std::vector<int> times;
+  for (int now = 0; now <= until; ++now) {
+    const uint64_t version = now + 1;
+    if (!schedule.Step({.now = static_cast<double>(now), .version = version}, 1)) continue;
+    times.push_back(now);
+    EXPECT_TRUE(schedule.Settle(schedule.last().number));
+  }
+  return times;
+}
+
+TEST(CheckpointScheduleTest, IntervalsDoubleUntilTheyHaveTheirLength) {
+  EXPECT_EQ(TimesOf(300, 1300), (std::vector<int>{10, 30, 70, 150, 310, 610, 910, 1210}));
+  EXPECT_EQ(TimesOf(15, 60), (std::vector<int>{10, 25, 40, 55}));
+  EXPECT_EQ(TimesOf(4, 12), (std::vector<int>{4, 8, 12}));
+}
+
 TEST(CheckpointScheduleTest, AsynchronousBySecondsIsTakenAtOnce) {
-  CheckpointSchedule schedule(Settings(0, 300), kAsynchronous, 0);
+  CheckpointSchedule schedule(Settings(0, 10), kAsynchronous, 0);
   EXPECT_FALSE(schedule.Step({.now = 1000}, 1));
-  ASSERT_TRUE(schedule.Step({.now = 1300, .version = 77}, 1));
+  ASSERT_TRUE(schedule.Step({.now = 1010, .version = 77}, 1));
   ExpectLast(schedule, 77, 0);
   EXPECT_TRUE(schedule.Settle(77));
-  EXPECT_FALSE(schedule.Step({.now = 1600, .version = 77}, 1)) << "no update since";
-  ASSERT_TRUE(schedule.Step({.now = 1600, .version = 78}, 1));
+  EXPECT_FALSE(schedule.Step({.now = 1020, .version = 77}, 1)) << "no update since";
+  ASSERT_TRUE(schedule.Step({.now = 1020, .version = 78}, 1));
   ExpectLast(schedule, 78, 0);
 }
 
@@ -96,15 +115,15 @@ TEST(CheckpointScheduleTest, AsynchronousMultiplesAreAnnouncedAhead) {
 }
 
 TEST(CheckpointScheduleTest, AsynchronousMultiplesDoNotKeepSecondsWaiting) {
-  CheckpointSchedule schedule(Settings(1000, 300), kAsynchronous, 0);
+  CheckpointSchedule schedule(Settings(1000, 10), kAsynchronous, 0);
   EXPECT_FALSE(schedule.Step({.now = 1000}, 1));
-  ASSERT_TRUE(schedule.Step({.now = 1300, .version = 70}, 1));
+  ASSERT_TRUE(schedule.Step({.now = 1010, .version = 70}, 1));
   ExpectLast(schedule, 70, 0);
   EXPECT_TRUE(schedule.Settle(70));
-  ASSERT_TRUE(schedule.Step({.now = 1400, .version = 1003}, 2));
+  ASSERT_TRUE(schedule.Step({.now = 1015, .version = 1003}, 2));
   ExpectLast(schedule, 1000, 0);
   EXPECT_TRUE(schedule.Settle(1000));
-  EXPECT_FALSE(schedule.Step({.now = 1500, .version = 1100}, 3));
+  EXPECT_FALSE(schedule.Step({.now = 1020, .version = 1100}, 3));
 }
 
 TEST(CheckpointScheduleTest, WithoutEitherNoneFallsDue) {

@@ -1141,13 +1141,13 @@ TEST_F(MasterTest, RegularCheckpointsAreWholeOnceAllShardsHaveThem) {
 
 // A shard that has not heard of it would go beyond its version without saving it.
 TEST_F(MasterTest, NothingIsGrantedBeyondACheckpointThatAShardHasNotHeardOf) {
-  Start(MakeJob({.epochs = 20, .every_updates = 0, .every_seconds = 300}));
+  Start(MakeJob({.epochs = 20, .every_updates = 0, .every_seconds = 10}));
   Worker worker = Join();
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   DoLease({&worker});
   EXPECT_EQ(Ask(worker, 1)->state(), v1::Lease::WAIT) << "the shards have not heard of the next plan";
   Exchange();
-  clock_.Advance(300);
+  clock_.Advance(10);
   ASSERT_TRUE(Beat(worker).ok());
   EXPECT_EQ(master_->Command().checkpoint_version(), 16u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Ask(worker, 1)->state(), v1::Lease::WAIT);
@@ -1387,12 +1387,12 @@ TEST_F(WorkerStateTest, AStopDoesNotWaitForADiskThatIsFull) {
 // ------------------------------------------------------------------------------- checkpoints by seconds
 
 TEST_F(MasterTest, AsynchronousCheckpointBySecondsIsTakenAtOnce) {
-  Start(MakeJob({.synchronous = false, .epochs = 20, .every_updates = 0, .every_seconds = 300}));
+  Start(MakeJob({.synchronous = false, .epochs = 20, .every_updates = 0, .every_seconds = 10}));
   Worker worker = Join();
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   for (int i = 0; i < 3; ++i) DoStep(&worker);
   Exchange();
-  clock_.Advance(299);
+  clock_.Advance(9);
   ASSERT_TRUE(Beat(worker).ok());
   Exchange();
   EXPECT_TRUE(TakeComplete().empty());
