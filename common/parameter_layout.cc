@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/random.h"
+#include "common/rounding.h"
 
 namespace catchment {
 namespace {
 
 // A shard begins at a multiple of this, one cache line of floats.
 constexpr int64_t kAlignment = 16;
+
+constexpr int64_t kLargestChunk = int64_t{1} << 18;
 
 std::string Describe(const TensorSpec& tensor) {
   return absl::StrCat(tensor.name, " ", absl::StrJoin(tensor.shape, "x"));
@@ -85,6 +89,22 @@ std::vector<int> EvenCuts(const std::vector<Range>& tensors, int parts) {
   return ends;
 }
 
+// Returns the part of each tensor if the largest tensor that is left is always added to the smallest part.
+// Of equal ones the first is chosen.
+std::vector<int> SmallestFirst(const std::vector<Range>& tensors, int parts) {
+  std::vector<int> order(tensors.size()), chosen(tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return tensors[a].size() > tensors[b].size(); });
+  std::vector<int64_t> sizes(parts, 0);
+  for (const int tensor : order) {
+    const auto smallest = std::min_element(sizes.begin(), sizes.end());
+    *smallest += tensors[tensor].size();
+    chosen[tensor] = static_cast<int>(smallest - sizes.begin());
+  }
+  return chosen;
+}
+
 }  // namespace
 
 int64_t TensorSpec::size() const {
@@ -94,17 +114,23 @@ int64_t TensorSpec::size() const {
 }
 
 absl::StatusOr<ParameterLayout> ParameterLayout::Create(std::vector<TensorSpec> tensors, int num_shards,
-                                                        int64_t block_size, Cuts cuts) {
+                                                        int64_t block_size, Cuts cuts, int fragments) {
   if (tensors.empty()) return absl::InvalidArgumentError("the model has no parameters");
   if (block_size < 1) return absl::InvalidArgumentError("the block size must be at least 1");
   ParameterLayout layout;
   layout.block_size_ = layout.most_in_block_ = block_size;
   layout.cuts_ = cuts;
   absl::Status status = layout.AddTensors(std::move(tensors));
+  if (status.ok()) status = layout.MakeFragments(fragments);
   if (status.ok()) {
     status = cuts == Cuts::kAnywhere ? layout.CutAnywhere(num_shards) : layout.CutBetweenTensors(num_shards);
   }
   if (!status.ok()) return status;
+  for (int s = 0; s < num_shards; ++s) {
+    std::vector<uint32_t>& of_blocks = layout.fragments_of_blocks_.emplace_back();
+    for (int b = 0; b < layout.num_blocks(s); ++b)
+      of_blocks.push_back(layout.FragmentAt(layout.block(s, b).begin));
+  }
   return layout;
 }
 
@@ -126,6 +152,49 @@ absl::Status ParameterLayout::AddTensors(std::vector<TensorSpec> tensors) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterLayout::MakeFragments(int fragments) {
+  const bool anywhere = cuts_ == Cuts::kAnywhere;
+  const int64_t most =
+      anywhere ? std::max<int64_t>(1, size_ / kAlignment) : static_cast<int64_t>(tensors_.size());
+  if (fragments < 1 || fragments > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot divide ",
+                     anywhere ? absl::StrCat(size_, " parameters")
+                              : absl::StrCat(tensors_.size(), " tensors, which stay whole,"),
+                     " into ", fragments, " fragments; use 1 to ", most));
+  }
+  fragments_.resize(fragments);
+  if (fragments == 1) {
+    fragments_[0] = {{0, size_}};
+  } else if (anywhere) {
+    const int64_t even = size_ / (int64_t{4} * fragments);
+    chunk_ = static_cast<int64_t>(RoundUp(std::clamp<int64_t>(even, 1, kLargestChunk), kAlignment));
+    for (int64_t begin = 0; begin < size_; begin += chunk_)
+      fragments_[FragmentAt(begin)].push_back({begin, std::min(size_, begin + chunk_)});
+  } else {
+    fragments_of_tensors_ = SmallestFirst(tensor_ranges_, fragments);
+    for (size_t t = 0; t < tensors_.size(); ++t)
+      fragments_[fragments_of_tensors_[t]].push_back(tensor_ranges_[t]);
+  }
+  return absl::OkStatus();
+}
+
+int ParameterLayout::FragmentAt(int64_t value) const {
+  if (chunk_ > 0) return static_cast<int>(value / chunk_ % num_fragments());
+  if (fragments_of_tensors_.empty()) return 0;
+  const auto tensor =
+      std::upper_bound(tensor_ranges_.begin(), tensor_ranges_.end(), value,
+                       [](int64_t position, const Range& range) { return position < range.end; });
+  return fragments_of_tensors_[tensor - tensor_ranges_.begin()];
+}
+
+std::vector<int64_t> ParameterLayout::ChunkedBlocks(Range shard) const {
+  std::vector<int64_t> ends;
+  for (int64_t begin = shard.begin; begin < shard.end; begin = ends.back())
+    ends.push_back(std::min({begin + block_size_, (begin / chunk_ + 1) * chunk_, shard.end}));
+  return ends;
+}
+
 absl::Status ParameterLayout::CutAnywhere(int num_shards) {
   const int64_t groups = (size_ + kAlignment - 1) / kAlignment;
   if (num_shards < 1 || num_shards > groups) {
@@ -135,6 +204,7 @@ absl::Status ParameterLayout::CutAnywhere(int num_shards) {
   for (int s = 0; s < num_shards; ++s) {
     shards_.push_back({std::min(size_, groups * s / num_shards * kAlignment),
                        std::min(size_, groups * (s + 1) / num_shards * kAlignment)});
+    if (chunk_ > 0) block_ends_.push_back(ChunkedBlocks(shards_.back()));
   }
   return absl::OkStatus();
 }
@@ -165,7 +235,9 @@ std::vector<int64_t> ParameterLayout::PackBlocks(int first, int last) const {
   std::vector<int64_t> ends;
   int64_t begin = tensor_ranges_[first].begin;
   for (int t = first; t + 1 < last; ++t) {
-    if (tensor_ranges_[t + 1].end - begin <= block_size_) continue;
+    const bool together =
+        fragments_of_tensors_.empty() || fragments_of_tensors_[t] == fragments_of_tensors_[t + 1];
+    if (together && tensor_ranges_[t + 1].end - begin <= block_size_) continue;
     begin = tensor_ranges_[t].end;
     ends.push_back(begin);
   }
@@ -174,13 +246,13 @@ std::vector<int64_t> ParameterLayout::PackBlocks(int first, int last) const {
 }
 
 int ParameterLayout::num_blocks(int shard) const {
-  if (cuts_ == Cuts::kBetweenTensors) return static_cast<int>(block_ends_[shard].size());
+  if (!has_equal_blocks()) return static_cast<int>(block_ends_[shard].size());
   return static_cast<int>((shards_[shard].size() + block_size_ - 1) / block_size_);
 }
 
 Range ParameterLayout::block(int shard, int block) const {
   const Range& range = shards_[shard];
-  if (cuts_ == Cuts::kBetweenTensors) {
+  if (!has_equal_blocks()) {
     const std::vector<int64_t>& ends = block_ends_[shard];
     return {block == 0 ? range.begin : ends[block - 1], ends[block]};
   }
@@ -192,7 +264,7 @@ Range ParameterLayout::BlocksOf(int shard, Range values) const {
   const Range& range = shards_[shard];
   const Range part = {std::max(values.begin, range.begin), std::min(values.end, range.end)};
   if (part.size() <= 0) return {0, 0};
-  if (cuts_ == Cuts::kBetweenTensors) {
+  if (!has_equal_blocks()) {
     const std::vector<int64_t>& ends = block_ends_[shard];
     const auto index = [&](int64_t value) {
       return std::upper_bound(ends.begin(), ends.end(), value) - ends.begin();

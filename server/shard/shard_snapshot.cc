@@ -137,7 +137,7 @@ void Shard::FillState(uint64_t number, v1::ShardState* state) const {
   state->set_fingerprint(layout_.fingerprint());
   state->set_begin(range.begin);
   state->set_end(range.end);
-  if (layout_.cuts() == Cuts::kAnywhere) {
+  if (layout_.has_equal_blocks()) {
     state->set_block_size(layout_.block_size());
   } else {
     for (int b = 0; b < num_blocks(); ++b) state->add_block_ends(block_range(b).end);

@@ -257,7 +257,80 @@ TEST(ParameterLayout, FingerprintIsOfNamesAndShapesAlone) {
   }
 }
 
+// Each value of the flat vector by its fragment.
+std::vector<int> FragmentsOf(const ParameterLayout& layout) {
+  std::vector<int> fragments(layout.size(), -1);
+  for (int f = 0; f < layout.num_fragments(); ++f) {
+    int64_t end = -1;
+    for (const Range& range : layout.fragment(f)) {
+      EXPECT_GE(range.begin, end) << "fragment " << f;
+      EXPECT_GT(range.size(), 0);
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        EXPECT_EQ(fragments[i], -1) << "value " << i;
+        fragments[i] = f;
+      }
+      end = range.end;
+    }
+  }
+  return fragments;
+}
+
+TEST(ParameterLayout, FragmentsAreEvenAndIndependentOfShardsAndBlocks) {
+  for (const Cuts cuts : {Cuts::kAnywhere, Cuts::kBetweenTensors}) {
+    std::vector<TensorSpec> tensors;
+    for (int64_t t = 0; t < 40; ++t) tensors.push_back({"t" + std::to_string(t), {100 + 37 * t % 150}});
+    for (const int fragments : {1, 2, 3, 7, 24}) {
+      const auto one = ParameterLayout::Create(tensors, 1, 1 << 20, cuts, fragments);
+      ASSERT_TRUE(one.ok()) << one.status();
+      const std::vector<int> expected = FragmentsOf(*one);
+      EXPECT_EQ(std::count(expected.begin(), expected.end(), -1), 0);
+      std::vector<int64_t> sizes(fragments);
+      for (const int f : expected) ++sizes[f];
+      const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+      const int64_t one_part = cuts == Cuts::kAnywhere ? one->size() / (4 * fragments) + 16 : 250;
+      EXPECT_LE(*most - *least, one_part) << fragments << " fragments: one chunk, or one tensor";
+      for (const int shards : {1, 2, 5}) {
+        for (const int64_t block_size : {17, 64, 1000}) {
+          const auto layout = ParameterLayout::Create(tensors, shards, block_size, cuts, fragments);
+          ASSERT_TRUE(layout.ok()) << layout.status();
+          EXPECT_EQ(FragmentsOf(*layout), expected);
+          EXPECT_EQ(layout->has_equal_blocks(), cuts == Cuts::kAnywhere && fragments == 1);
+          for (int s = 0; s < shards; ++s) {
+            ASSERT_EQ(layout->FragmentsOfBlocks(s).size(), static_cast<size_t>(layout->num_blocks(s)));
+            int64_t end = layout->shard(s).begin;
+            for (int b = 0; b < layout->num_blocks(s); ++b) {
+              const Range block = layout->block(s, b);
+              EXPECT_EQ(block.begin, end);
+              EXPECT_EQ(layout->BlocksOf(s, block), (Range{b, b + 1}));
+              if (cuts == Cuts::kAnywhere) {
+                EXPECT_LE(block.size(), block_size);
+              }
+              for (int64_t i = block.begin; i < block.end; ++i)
+                ASSERT_EQ(expected[i], static_cast<int>(layout->FragmentsOfBlocks(s)[b])) << "value " << i;
+              end = block.end;
+            }
+            EXPECT_EQ(end, layout->shard(s).end);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ParameterLayout, EachFragmentOfALargeVectorLiesOnAllShards) {
+  const auto layout = ParameterLayout::Create({{"w", {1000000}}}, 3, 1 << 16, Cuts::kAnywhere, 5);
+  ASSERT_TRUE(layout.ok());
+  for (int s = 0; s < 3; ++s) {
+    const std::vector<uint32_t>& fragments = layout->FragmentsOfBlocks(s);
+    EXPECT_EQ(std::set<uint32_t>(fragments.begin(), fragments.end()), (std::set<uint32_t>{0, 1, 2, 3, 4}));
+  }
+}
+
 TEST(ParameterLayout, RefusesWhatCannotBe) {
+  EXPECT_EQ(ParameterLayout::Create(Tensors(), 1, 64, Cuts::kAnywhere, 65).status().message(),
+            "cannot divide 1027 parameters into 65 fragments; use 1 to 64");
+  EXPECT_EQ(ParameterLayout::Create(Tensors(), 1, 64, Cuts::kBetweenTensors, 4).status().message(),
+            "cannot divide 3 tensors, which stay whole, into 4 fragments; use 1 to 3");
   EXPECT_THAT(Error({}, 1, 64), HasSubstr("no parameters"));
   EXPECT_THAT(Error(Tensors(), 1, 0), HasSubstr("the block size must be at least 1"));
   EXPECT_THAT(Error({{"a", {1}}, {"a", {2}}}, 1, 64), HasSubstr("two tensors have the name a"));
