@@ -222,7 +222,7 @@ void Block::Settle(const Outcome& outcome, const std::optional<Lag>& lag, const 
   MutexLock lock(&worker->mu);
   PushLedger& ledger = worker->ledger;
   if (ledger.incarnation() == envelope.incarnation) ledger.Accept(envelope.sequence, index_);
-  ledger.Settle(envelope.incarnation, envelope.sequence, outcome.fate, outcome.staleness, lag);
+  ledger.Settle(envelope.incarnation, envelope.sequence, index_, outcome.fate, outcome.staleness, lag);
 }
 
 void Block::Hold(Outcome outcome, const Gate& gate) {

@@ -18,8 +18,10 @@ namespace catchment {
 
 // The state of a worker at a shard. It is kept when the worker leaves.
 struct WorkerRecord {
-  explicit WorkerRecord(int num_blocks) : WorkerRecord(PushLedger(num_blocks), num_blocks) {}
-  WorkerRecord(PushLedger ledger, int num_blocks) : ledger(std::move(ledger)), sent(num_blocks) {}
+  // `fragments`: of each block of the shard.
+  explicit WorkerRecord(const std::vector<uint32_t>& fragments)
+      : WorkerRecord(PushLedger(fragments), fragments.size()) {}
+  WorkerRecord(PushLedger ledger, size_t num_blocks) : ledger(std::move(ledger)), sent(num_blocks) {}
 
   // Begins another incarnation of the worker.
   void Begin(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -19,68 +21,103 @@ uint64_t Rounded(uint64_t staleness) {
 
 }  // namespace
 
+PushLedger::PushLedger(std::vector<uint32_t> fragments)
+    : fragments_(std::move(fragments)), arrived_(fragments_.size()), done_(fragments_.size()) {
+  for (const uint32_t fragment : fragments_) {
+    if (fragment >= lanes_.size()) lanes_.resize(fragment + 1);
+    ++lanes_[fragment].num_blocks;
+  }
+}
+
 void PushLedger::Begin(uint64_t incarnation) {
   // Some blocks of an interrupted push will never arrive.
   std::erase_if(pushes_, [this](const Push& push) {
-    return push.incarnation == incarnation_ && push.sequence > watermark_;
+    return push.incarnation == incarnation_ && push.sequence > lanes_[push.fragment].watermark;
   });
   incarnation_ = incarnation;
-  watermark_ = 0;
-  steps_ = next_steps_ = 0;
-  BeginPush();
+  for (uint32_t fragment = 0; fragment < lanes_.size(); ++fragment) {
+    lanes_[fragment] = {.num_blocks = lanes_[fragment].num_blocks};
+    BeginPush(fragment);
+  }
 }
 
-void PushLedger::BeginPush() {
-  std::fill(arrived_.begin(), arrived_.end(), false);
-  num_arrived_ = 0;
-  std::fill(done_.begin(), done_.end(), false);
-  num_done_ = 0;
+void PushLedger::BeginPush(uint32_t fragment) {
+  for (size_t block = 0; block < fragments_.size(); ++block) {
+    if (fragments_[block] == fragment) arrived_[block] = done_[block] = false;
+  }
+  lanes_[fragment].num_arrived = lanes_[fragment].num_done = 0;
+}
+
+uint64_t PushLedger::under_way() const {
+  for (uint64_t fragment = 0; fragment < lanes_.size(); ++fragment) {
+    const Lane& lane = lanes_[fragment];
+    if (lane.num_arrived > 0 && lane.num_arrived < lane.num_blocks)
+      return lane.watermark * lanes_.size() + fragment + 1;
+  }
+  return 0;
+}
+
+bool PushLedger::all_arrived() const {
+  bool all = false;
+  for (const Lane& lane : lanes_) {
+    if (lane.num_arrived == 0) continue;
+    if (lane.num_arrived < lane.num_blocks) return false;
+    all = true;
+  }
+  return all;
 }
 
 absl::StatusOr<PushLedger::Seen> PushLedger::Lookup(uint64_t sequence, uint32_t block) const {
   if (sequence == 0) return absl::InvalidArgumentError("push 0: sequence numbers start at 1");
-  if (sequence <= watermark_) return Seen::kDone;
-  if (sequence > watermark_ + 1) {
+  const uint64_t watermark = LaneOf(block).watermark;
+  if (sequence <= watermark) return Seen::kDone;
+  if (sequence > watermark + 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("push ", sequence, " came before push ", watermark_ + 1, " was complete"));
+        absl::StrCat("push ", sequence, " came before push ", watermark + 1, " was complete"));
   }
   return done_[block] ? Seen::kDone : Seen::kNew;
 }
 
 absl::Status PushLedger::Arrived(uint64_t sequence, uint32_t block, uint64_t steps) {
-  if (sequence != watermark_ + 1 || arrived_[block]) return absl::OkStatus();
-  if (num_arrived_ > 0 && steps != next_steps_) {
+  Lane& lane = LaneOf(block);
+  if (sequence != lane.watermark + 1 || arrived_[block]) return absl::OkStatus();
+  if (lane.num_arrived > 0 && steps != lane.next_steps) {
     return absl::InvalidArgumentError(absl::StrCat("push ", sequence, " holds ", steps, " steps in block ",
-                                                   block, ", and ", next_steps_, " in another one"));
+                                                   block, ", and ", lane.next_steps, " in another one"));
   }
-  if (steps < steps_) {
+  if (steps < lane.steps) {
     return absl::InvalidArgumentError(absl::StrCat("push ", sequence, " and those before it hold ", steps,
-                                                   " steps, fewer than the ", steps_, " of push ",
-                                                   watermark_));
+                                                   " steps, fewer than the ", lane.steps, " of push ",
+                                                   lane.watermark));
   }
-  next_steps_ = steps;
+  lane.next_steps = steps;
   arrived_[block] = true;
-  ++num_arrived_;
+  ++lane.num_arrived;
   return absl::OkStatus();
 }
 
 void PushLedger::Accept(uint64_t sequence, uint32_t block) {
-  if (sequence != watermark_ + 1 || done_[block]) return;
-  if (num_done_ == 0) {
-    pushes_.push_back(
-        {.incarnation = incarnation_, .sequence = sequence, .steps_before = steps_, .steps = next_steps_});
+  Lane& lane = LaneOf(block);
+  if (sequence != lane.watermark + 1 || done_[block]) return;
+  if (lane.num_done == 0) {
+    pushes_.push_back({.incarnation = incarnation_,
+                       .fragment = fragments_[block],
+                       .sequence = sequence,
+                       .steps_before = lane.steps,
+                       .steps = lane.next_steps});
   }
   done_[block] = true;
-  if (++num_done_ < done_.size()) return;
-  watermark_ = sequence;
-  steps_ = next_steps_;
-  BeginPush();
+  if (++lane.num_done < lane.num_blocks) return;
+  lane.watermark = sequence;
+  lane.steps = lane.next_steps;
+  BeginPush(fragments_[block]);
 }
 
-void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness,
-                        const std::optional<Lag>& lag) {
+void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, uint32_t block, v1::Block::Fate fate,
+                        uint64_t staleness, const std::optional<Lag>& lag) {
+  const uint32_t fragment = fragments_[block];
   const auto push = std::find_if(pushes_.begin(), pushes_.end(), [&](const Push& p) {
-    return p.incarnation == incarnation && p.sequence == sequence;
+    return p.incarnation == incarnation && p.fragment == fragment && p.sequence == sequence;
   });
   if (push == pushes_.end()) return;
   push->any_applied |= fate == v1::Block::APPLIED;
@@ -92,15 +129,15 @@ void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate
     push->lag = Lag{std::max(before.seconds, lag->seconds), before.squared_gap + lag->squared_gap,
                     before.gap_values + lag->gap_values};
   }
-  if (++push->settled < done_.size()) return;
+  if (++push->settled < lanes_[fragment].num_blocks) return;
   Count(*push);
   pushes_.erase(push);
 }
 
 void PushLedger::Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness) {
-  if (sequence != watermark_ + 1 || done_[block]) return;
+  if (sequence != LaneOf(block).watermark + 1 || done_[block]) return;
   Accept(sequence, block);
-  Settle(incarnation_, sequence, fate, staleness);
+  Settle(incarnation_, sequence, block, fate, staleness);
 }
 
 void PushLedger::Count(const Push& push) {
@@ -133,7 +170,7 @@ void PushLedger::CountLag(const Lag& lag) {
 
 uint64_t PushLedger::Waiting() const {
   return std::count_if(pushes_.begin(), pushes_.end(), [this](const Push& push) {
-    return push.incarnation != incarnation_ || push.sequence <= watermark_;
+    return push.incarnation != incarnation_ || push.sequence <= lanes_[push.fragment].watermark;
   });
 }
 
@@ -162,18 +199,25 @@ v1::WorkerStatistics PushLedger::Statistics(uint32_t worker) const {
 }
 
 v1::PushMark PushLedger::Mark(uint32_t worker) const {
-  uint64_t settled = steps_, begun = 0;
-  for (const Push& push : pushes_) {
-    if (push.incarnation != incarnation_) continue;
-    settled = std::min(settled, push.steps_before);
-    if (push.any_applied || push.any_late) begun = std::max(begun, push.steps);
+  uint64_t answered = UINT64_MAX, settled = UINT64_MAX, begun = 0;
+  for (uint32_t fragment = 0; fragment < lanes_.size(); ++fragment) {
+    if (lanes_[fragment].num_blocks == 0) continue;
+    uint64_t settled_in_lane = lanes_[fragment].steps;
+    for (const Push& push : pushes_) {
+      if (push.incarnation != incarnation_ || push.fragment != fragment) continue;
+      settled_in_lane = std::min(settled_in_lane, push.steps_before);
+      if (push.any_applied || push.any_late) begun = std::max(begun, push.steps);
+    }
+    answered = std::min(answered, lanes_[fragment].steps);
+    settled = std::min(settled, settled_in_lane);
+    begun = std::max(begun, settled_in_lane);
   }
   v1::PushMark mark;
   mark.set_worker(worker);
   mark.set_incarnation(incarnation_);
-  mark.set_answered_steps(steps_);
+  mark.set_answered_steps(answered);
   mark.set_settled_steps(settled);
-  mark.set_begun_steps(std::max(settled, begun));
+  mark.set_begun_steps(begun);
   mark.set_waits(all_arrived());
   return mark;
 }
@@ -182,15 +226,22 @@ v1::WorkerLedger PushLedger::Save(uint32_t worker) const {
   v1::WorkerLedger saved;
   saved.set_worker(worker);
   saved.set_incarnation(incarnation_);
-  saved.set_watermark(watermark_);
-  saved.set_steps(steps_);
-  saved.set_next_steps(next_steps_);
+  saved.set_watermark(lanes_[0].watermark);
+  saved.set_steps(lanes_[0].steps);
+  saved.set_next_steps(lanes_[0].next_steps);
+  for (size_t fragment = 1; fragment < lanes_.size(); ++fragment) {
+    v1::WorkerLedger::Lane& lane = *saved.add_further_lanes();
+    lane.set_watermark(lanes_[fragment].watermark);
+    lane.set_steps(lanes_[fragment].steps);
+    lane.set_next_steps(lanes_[fragment].next_steps);
+  }
   for (size_t block = 0; block < done_.size(); ++block) {
     if (done_[block]) saved.add_done(block);
   }
   for (const Push& push : pushes_) {
     v1::WorkerLedger::Push& added = *saved.add_pushes();
     added.set_incarnation(push.incarnation);
+    added.set_fragment(push.fragment);
     added.set_sequence(push.sequence);
     added.set_steps_before(push.steps_before);
     added.set_steps(push.steps);
@@ -213,23 +264,40 @@ v1::WorkerLedger PushLedger::Save(uint32_t worker) const {
 }
 
 absl::Status PushLedger::Restore(const v1::WorkerLedger& saved) {
-  *this = PushLedger(static_cast<int>(done_.size()));
+  *this = PushLedger(std::move(fragments_));
+  if (static_cast<size_t>(saved.further_lanes_size()) + 1 != lanes_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the ledger of worker ", saved.worker(), " has ",
+                                                   saved.further_lanes_size() + 1, " fragments, not ",
+                                                   lanes_.size()));
+  }
   incarnation_ = saved.incarnation();
-  watermark_ = saved.watermark();
-  steps_ = saved.steps();
-  next_steps_ = saved.next_steps();
+  lanes_[0].watermark = saved.watermark();
+  lanes_[0].steps = saved.steps();
+  lanes_[0].next_steps = saved.next_steps();
+  for (size_t fragment = 1; fragment < lanes_.size(); ++fragment) {
+    const v1::WorkerLedger::Lane& lane = saved.further_lanes(static_cast<int>(fragment) - 1);
+    lanes_[fragment].watermark = lane.watermark();
+    lanes_[fragment].steps = lane.steps();
+    lanes_[fragment].next_steps = lane.next_steps();
+  }
   for (const uint32_t block : saved.done()) {
     // With all of its blocks the push would be the watermark.
-    if (block >= done_.size() || done_[block] || num_done_ + 1 == done_.size()) {
+    if (block >= done_.size() || done_[block] || LaneOf(block).num_done + 1 == LaneOf(block).num_blocks) {
       return absl::InvalidArgumentError(absl::StrCat("the ledger of worker ", saved.worker(), " names block ",
                                                      block, " of ", done_.size()));
     }
     arrived_[block] = done_[block] = true;
-    ++num_arrived_;
-    ++num_done_;
+    ++LaneOf(block).num_arrived;
+    ++LaneOf(block).num_done;
   }
   for (const v1::WorkerLedger::Push& push : saved.pushes()) {
+    if (push.fragment() >= lanes_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the ledger of worker ", saved.worker(),
+                                                     " has a push of fragment ", push.fragment(), " of ",
+                                                     lanes_.size()));
+    }
     pushes_.push_back({.incarnation = push.incarnation(),
+                       .fragment = push.fragment(),
                        .sequence = push.sequence(),
                        .steps_before = push.steps_before(),
                        .steps = push.steps(),
@@ -267,7 +335,9 @@ v1::Watermark PushLedger::Watermark(uint32_t worker) const {
   v1::Watermark watermark;
   watermark.set_worker(worker);
   watermark.set_incarnation(incarnation_);
-  watermark.set_sequence(watermark_);
+  watermark.set_sequence(lanes_[0].watermark);
+  for (size_t fragment = 1; fragment < lanes_.size(); ++fragment)
+    watermark.add_sequences(lanes_[fragment].watermark);
   for (size_t block = 0; block < done_.size(); ++block) {
     if (done_[block]) watermark.add_partial(block);
   }

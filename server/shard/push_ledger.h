@@ -1,9 +1,10 @@
 // Records the pushes of one worker that a shard has handled, so that each block of each push counts exactly
 // once.
 //
-// A push is identified by worker index, incarnation and sequence number. A worker begins push s + 1 only when
-// all blocks of push s are answered, so one watermark (all pushes up to it are done) and one bitmap (the
-// blocks of the next push that are done) are sufficient, and memory does not grow.
+// A push is identified by worker index, incarnation, fragment (PseudoGradient.fragments in proto/job.proto)
+// and sequence number. A worker begins push s + 1 of a fragment only when all blocks of push s are answered,
+// so for each fragment a lane with one watermark (all pushes up to it are done) and one bitmap (the blocks of
+// the next push that are done) are sufficient, and memory does not grow.
 //
 // The fate of a block may be known only after it was answered (consistency.n_softsync, emulated_delay): a
 // push is counted when the fates of all its blocks are known.
@@ -36,7 +37,10 @@ struct Lag {
 
 class PushLedger {
  public:
-  explicit PushLedger(int num_blocks) : arrived_(num_blocks, false), done_(num_blocks, false) {}
+  // `fragments`: of each block of the shard (ParameterLayout::FragmentsOfBlocks).
+  explicit PushLedger(std::vector<uint32_t> fragments);
+  // All blocks belong to one fragment.
+  explicit PushLedger(int num_blocks) : PushLedger(std::vector<uint32_t>(num_blocks, 0)) {}
 
   uint64_t incarnation() const { return incarnation_; }
   // Begins another incarnation of the worker: its sequence numbers begin again. Statistics continue.
@@ -48,16 +52,16 @@ class PushLedger {
   absl::StatusOr<Seen> Lookup(uint64_t sequence, uint32_t block) const;
 
   // Records the arrival of a new block of push `sequence`. `steps`: Block.steps (proto/wire.proto). Returns
-  // InvalidArgument, and records nothing, if `steps` is lower than in the last push, or differs among the
-  // blocks of a push.
+  // InvalidArgument, and records nothing, if `steps` is lower than in the fragment's last push, or differs
+  // among the blocks of a push.
   absl::Status Arrived(uint64_t sequence, uint32_t block, uint64_t steps);
-  // Returns the number of the push of which some, but not all, blocks have arrived; 0: there is none.
-  uint64_t under_way() const {
-    return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
-  }
+  // Returns a number of the push of which some, but not all, blocks have arrived, different for each push; 0:
+  // there is none.
+  uint64_t under_way() const;
 
-  // Returns true if all blocks of a push have arrived, and some are not in an update yet.
-  bool all_arrived() const { return num_arrived_ == arrived_.size(); }
+  // Returns true if some blocks that have arrived are not in an update yet, and all blocks of their pushes
+  // have arrived.
+  bool all_arrived() const;
 
   // Records that the block of push `sequence` is answered, or about to be. Has no effect if it was recorded
   // before.
@@ -65,8 +69,8 @@ class PushLedger {
   // Records the fate of an accepted block of push `sequence` of this or a former incarnation. With the last
   // block the push is counted: its staleness is the largest of its blocks, in versions and in seconds. `lag`
   // is given if the block was applied and the shard has sent the weights that it was computed with.
-  void Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness,
-              const std::optional<Lag>& lag = std::nullopt);
+  void Settle(uint64_t incarnation, uint64_t sequence, uint32_t block, v1::Block::Fate fate,
+              uint64_t staleness, const std::optional<Lag>& lag = std::nullopt);
   // Does both.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
@@ -81,9 +85,21 @@ class PushLedger {
   absl::Status Restore(const v1::WorkerLedger& saved);
 
  private:
+  // The pushes of one fragment.
+  struct Lane {
+    size_t num_blocks = 0;    // in the shard
+    uint64_t watermark = 0;   // all blocks of pushes up to this one are done
+    uint64_t steps = 0;       // in pushes up to the watermark
+    uint64_t next_steps = 0;  // ... and in the next one; `steps` while none of its blocks has arrived
+    // Blocks of push watermark + 1. In a synchronous group those that have arrived wait for others before
+    // they are done.
+    size_t num_arrived = 0;
+    size_t num_done = 0;
+  };
   // A push that is not counted yet.
   struct Push {
     uint64_t incarnation = 0;
+    uint32_t fragment = 0;
     uint64_t sequence = 0;
     uint64_t steps_before = 0;  // in earlier pushes
     uint64_t steps = 0;         // in this push and earlier ones
@@ -95,23 +111,20 @@ class PushLedger {
     bool any_non_finite = false;
   };
 
-  void BeginPush();
+  Lane& LaneOf(uint32_t block) { return lanes_[fragments_[block]]; }
+  const Lane& LaneOf(uint32_t block) const { return lanes_[fragments_[block]]; }
+  void BeginPush(uint32_t fragment);
   void RestoreStatistics(const v1::WorkerStatistics& statistics);
   void Count(const Push& push);
   void CountLag(const Lag& lag);
   // Returns the number of pushes that are answered and not counted.
   uint64_t Waiting() const;
 
+  std::vector<uint32_t> fragments_;  // by block
   uint64_t incarnation_ = 0;
-  uint64_t watermark_ = 0;   // all blocks of pushes up to this one are done
-  uint64_t steps_ = 0;       // in pushes up to the watermark
-  uint64_t next_steps_ = 0;  // ... and in the next one; steps_ while none of its blocks has arrived
-  // Blocks of push watermark_ + 1. In a synchronous group those that have arrived wait for others before they
-  // are done.
-  std::vector<bool> arrived_;
-  size_t num_arrived_ = 0;
+  std::vector<Lane> lanes_;    // by fragment
+  std::vector<bool> arrived_;  // by block: of the next push of its lane
   std::vector<bool> done_;
-  size_t num_done_ = 0;
   std::vector<Push> pushes_;  // by age
 
   uint64_t applied_ = 0;

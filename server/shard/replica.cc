@@ -65,7 +65,7 @@ absl::Status Replica::Add(v1::StandbyPart part) {
 absl::Status Replica::AddLedger(const v1::WorkerLedger& saved) {
   const bool expected = arriving_ && ledgers_left_ > 0 && arriving_->ledgers.count(saved.worker()) == 0;
   if (!expected || saved.worker() >= kMaxWorkers) return OutOfOrder("a ledger");
-  PushLedger ledger(layout_.num_blocks(index_));
+  PushLedger ledger(layout_.FragmentsOfBlocks(index_));
   if (absl::Status status = ledger.Restore(saved); !status.ok()) return status;
   arriving_->ledgers.emplace(saved.worker(), std::move(ledger));
   --ledgers_left_;
@@ -178,7 +178,7 @@ void Replica::Record(const v1::Settlement& settlement, uint32_t block, ReplicaIm
   const uint64_t incarnation = settlement.incarnation();
   const uint64_t sequence = settlement.sequence();
   PushLedger& ledger =
-      image->ledgers.try_emplace(settlement.worker(), layout_.num_blocks(index_)).first->second;
+      image->ledgers.try_emplace(settlement.worker(), layout_.FragmentsOfBlocks(index_)).first->second;
   if (ledger.incarnation() < incarnation) ledger.Begin(incarnation);
   if (ledger.incarnation() == incarnation) {
     ledger.Arrived(sequence, block, settlement.steps()).IgnoreError();
@@ -188,7 +188,7 @@ void Replica::Record(const v1::Settlement& settlement, uint32_t block, ReplicaIm
   std::optional<Lag> lag;
   if (settlement.has_lag())
     lag = Lag{settlement.lag_seconds(), settlement.squared_gap(), settlement.gap_values()};
-  ledger.Settle(incarnation, sequence, settlement.fate(), settlement.staleness(), lag);
+  ledger.Settle(incarnation, sequence, block, settlement.fate(), settlement.staleness(), lag);
   if (!bounded_ || settlement.fate() == v1::Block::LATE) return;
   v1::FinishedPush& finished = image->blocks[block].finished[settlement.worker()];
   finished.set_worker(settlement.worker());

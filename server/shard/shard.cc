@@ -214,7 +214,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
 void Shard::AddWorkers(const v1::Roster& roster) {
   for (const v1::Member& member : roster.members()) {
     std::unique_ptr<WorkerRecord>& worker = commanded_.workers[member.worker()];
-    if (worker == nullptr) worker = std::make_unique<WorkerRecord>(num_blocks());
+    if (worker == nullptr) worker = std::make_unique<WorkerRecord>(layout_.FragmentsOfBlocks(index_));
     MutexLock worker_lock(&worker->mu);
     if (worker->ledger.incarnation() < member.incarnation()) worker->Begin(member.incarnation());
   }

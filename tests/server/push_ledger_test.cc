@@ -88,9 +88,9 @@ TEST(PushLedgerTest, AcceptedPushesAreAnsweredAndNotSettled) {
     ledger.Accept(sequence, 0);
   }
   EXPECT_EQ(MarkOf(ledger), "20 0 0");
-  ledger.Settle(5, 2, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 0);
   EXPECT_EQ(MarkOf(ledger), "20 0 0") << "push 1 is older";
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0);
   EXPECT_EQ(MarkOf(ledger), "20 20 20");
 }
 
@@ -122,6 +122,94 @@ TEST(PushLedgerTest, PushIsUnderWayFromItsFirstBlockToItsLast) {
   EXPECT_TRUE(ledger.Arrived(3, 0, 3).ok());
   ledger.Begin(6);
   EXPECT_EQ(ledger.under_way(), 0u) << "a new life begins with nothing";
+}
+
+// The blocks of two fragments alternate.
+PushLedger MakeLanes() {
+  PushLedger ledger(std::vector<uint32_t>{0, 1, 0, 1});
+  ledger.Begin(5);
+  return ledger;
+}
+
+void PushWhole(PushLedger* ledger, uint64_t sequence, uint32_t fragment, uint64_t steps) {
+  for (const uint32_t block : {fragment, fragment + 2}) {
+    ASSERT_TRUE(ledger->Arrived(sequence, block, steps).ok());
+    ledger->Done(sequence, block, v1::Block::APPLIED, 0);
+  }
+}
+
+TEST(PushLedgerTest, EachFragmentHasItsOwnSequence) {
+  PushLedger ledger = MakeLanes();
+  PushWhole(&ledger, 1, 0, 2);
+  EXPECT_EQ(*ledger.Lookup(1, 2), Seen::kDone);
+  EXPECT_EQ(*ledger.Lookup(1, 1), Seen::kNew) << "of the other fragment";
+  EXPECT_EQ(*ledger.Lookup(2, 0), Seen::kNew);
+  EXPECT_EQ(ledger.Lookup(2, 1).status().message(), "push 2 came before push 1 was complete");
+  EXPECT_TRUE(ledger.Arrived(2, 0, 8).ok());
+  EXPECT_TRUE(ledger.Arrived(1, 1, 6).ok()) << "steps of one fragment do not bind another one";
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  EXPECT_TRUE(ledger.Arrived(1, 3, 6).ok());
+  ledger.Done(1, 3, v1::Block::LATE, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
+  const v1::Watermark watermark = ledger.Watermark(0);
+  EXPECT_EQ(watermark.sequence(), 1u);
+  ASSERT_EQ(watermark.sequences_size(), 1);
+  EXPECT_EQ(watermark.sequences(0), 1u);
+}
+
+TEST(PushLedgerTest, StepsAreSettledWhenAllFragmentsHaveThemAndBegunWithTheFirst) {
+  PushLedger ledger = MakeLanes();
+  EXPECT_EQ(MarkOf(ledger), "0 0 0");
+  PushWhole(&ledger, 1, 0, 2);
+  EXPECT_EQ(MarkOf(ledger), "0 0 2");
+  PushWhole(&ledger, 1, 1, 4);
+  EXPECT_EQ(MarkOf(ledger), "2 2 4");
+  PushWhole(&ledger, 2, 0, 6);
+  EXPECT_EQ(MarkOf(ledger), "4 4 6");
+  ASSERT_TRUE(ledger.Arrived(2, 1, 6).ok());
+  ledger.Done(2, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "4 4 6");
+  ASSERT_TRUE(ledger.Arrived(2, 3, 6).ok());
+  ledger.Done(2, 3, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "6 6 6");
+}
+
+TEST(PushLedgerTest, PushesOfTwoFragmentsAreUnderWayAtTheSameTime) {
+  PushLedger ledger = MakeLanes();
+  EXPECT_FALSE(ledger.all_arrived());
+  ASSERT_TRUE(ledger.Arrived(1, 0, 2).ok());
+  const uint64_t first = ledger.under_way();
+  EXPECT_NE(first, 0u);
+  ASSERT_TRUE(ledger.Arrived(1, 1, 4).ok());
+  EXPECT_EQ(ledger.under_way(), first);
+  ASSERT_TRUE(ledger.Arrived(1, 2, 2).ok());
+  EXPECT_NE(ledger.under_way(), first);
+  EXPECT_NE(ledger.under_way(), 0u);
+  EXPECT_FALSE(ledger.all_arrived()) << "a block of the other push is on its way";
+  ASSERT_TRUE(ledger.Arrived(1, 3, 4).ok());
+  EXPECT_EQ(ledger.under_way(), 0u);
+  EXPECT_TRUE(ledger.all_arrived());
+}
+
+TEST(PushLedgerTest, CopyContinuesEachFragment) {
+  PushLedger ledger = MakeLanes();
+  PushWhole(&ledger, 1, 0, 2);
+  PushWhole(&ledger, 1, 1, 4);
+  PushWhole(&ledger, 2, 0, 6);
+  ASSERT_TRUE(ledger.Arrived(2, 3, 8).ok());
+  ledger.Done(2, 3, v1::Block::APPLIED, 1);
+  PushLedger copy(std::vector<uint32_t>{0, 1, 0, 1});
+  ASSERT_TRUE(copy.Restore(ledger.Save(3)).ok());
+  EXPECT_EQ(MarkOf(copy), MarkOf(ledger));
+  EXPECT_EQ(*copy.Lookup(2, 3), Seen::kDone);
+  EXPECT_EQ(*copy.Lookup(2, 1), Seen::kNew);
+  EXPECT_EQ(*copy.Lookup(3, 0), Seen::kNew);
+  ASSERT_TRUE(copy.Arrived(2, 1, 8).ok());
+  copy.Done(2, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(copy.Statistics(3).applied(), 4u);
+  EXPECT_EQ(MarkOf(copy), "6 6 8");
+  PushLedger other(4);
+  EXPECT_EQ(other.Restore(ledger.Save(3)).message(), "the ledger of worker 3 has 2 fragments, not 1");
 }
 
 TEST(PushLedgerTest, WatermarkNamesWhatIsDone) {
@@ -194,11 +282,11 @@ TEST(PushLedgerTest, LagOfAPushIsItsSlowestBlocksTimeAndTheGapOverAllOfThem) {
   PushLedger ledger = MakeLedger(2);
   for (uint32_t block : {0, 1}) ledger.Accept(1, block);
   EXPECT_EQ(ledger.Statistics(0).waiting(), 1u);
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0, Lag{2.0, 12, 3});
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0, Lag{0.5, 24, 6});
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0, Lag{2.0, 12, 3});
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0, Lag{0.5, 24, 6});
   for (uint32_t block : {0, 1}) ledger.Accept(2, block);
-  ledger.Settle(5, 2, v1::Block::APPLIED, 0, Lag{0.5, 0, 3});
-  ledger.Settle(5, 2, v1::Block::APPLIED, 0, Lag{0.5, 0, 6});
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 0, Lag{0.5, 0, 3});
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 0, Lag{0.5, 0, 6});
   ledger.Done(3, 0, v1::Block::LATE, 0);
   v1::WorkerStatistics statistics = ledger.Statistics(0);
   EXPECT_EQ(statistics.waiting(), 0u) << "the third has a block to come, but is not answered whole";
@@ -216,12 +304,12 @@ TEST(PushLedgerTest, PushesThatAreNotAppliedHaveNoLagAndItsTableStaysSmall) {
   PushLedger ledger = MakeLedger(1);
   ledger.Done(1, 0, v1::Block::LATE, 0);
   ledger.Accept(2, 0);
-  ledger.Settle(5, 2, v1::Block::NON_FINITE, 0, Lag{1, 1, 1});
+  ledger.Settle(5, 2, 0, v1::Block::NON_FINITE, 0, Lag{1, 1, 1});
   EXPECT_EQ(ledger.Statistics(0).staleness_us_size(), 0);
   EXPECT_EQ(ledger.Statistics(0).gap_count(), 0u);
   for (uint64_t i = 3; i < 50'000; ++i) {
     ledger.Accept(i, 0);
-    ledger.Settle(5, i, v1::Block::APPLIED, 0, Lag{1e-5 * static_cast<double>(i * i), 0, 0});
+    ledger.Settle(5, i, 0, v1::Block::APPLIED, 0, Lag{1e-5 * static_cast<double>(i * i), 0, 0});
   }
   EXPECT_LE(ledger.Statistics(0).staleness_us_size(), 116);
   EXPECT_EQ(ledger.Statistics(0).gap_count(), 0u) << "a shard without values of the sample";
@@ -237,13 +325,13 @@ TEST(PushLedgerTest, AcceptedPushIsDoneAtOnceAndCountedWhenAllItsBlocksAreSettle
       EXPECT_EQ(*ledger.Lookup(sequence, block), Seen::kDone);
     }
   }
-  ledger.Settle(5, 1, v1::Block::APPLIED, 3);
-  ledger.Settle(5, 2, v1::Block::APPLIED, 7);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 3);
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 7);
   EXPECT_EQ(ledger.Statistics(0).applied(), 0u);
-  ledger.Settle(5, 2, v1::Block::APPLIED, 4);
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 4);
   EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
   EXPECT_EQ(ledger.Statistics(0).staleness_values(0), 7u);
-  ledger.Settle(5, 1, v1::Block::APPLIED, 2);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 2);
   EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
   EXPECT_EQ(ledger.Statistics(0).staleness_values(0), 3u);
 }
@@ -254,15 +342,15 @@ TEST(PushLedgerTest, FormerLifesAcceptedPushesAreCountedUnlessTheyBrokeOff) {
   ledger.Accept(2, 0);
   ledger.Begin(6);
   for (uint32_t block : {0, 1}) ledger.Accept(1, block);
-  ledger.Settle(5, 2, v1::Block::APPLIED, 0);
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
-  ledger.Settle(6, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 2, 0, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0);
+  ledger.Settle(6, 1, 0, v1::Block::APPLIED, 0);
   EXPECT_EQ(ledger.Statistics(0).applied(), 0u) << "of each life's push 1 there is a block to come";
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0);
   EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
-  ledger.Settle(6, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(6, 1, 0, v1::Block::APPLIED, 0);
   EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
-  for (uint32_t block : {0, 1}) ledger.Settle(6, 1, v1::Block::APPLIED, block);
+  for (uint32_t block : {0, 1}) ledger.Settle(6, 1, 0, v1::Block::APPLIED, block);
   EXPECT_EQ(ledger.Statistics(0).applied(), 2u) << "it was counted";
 }
 
@@ -270,7 +358,7 @@ TEST(PushLedgerTest, OlderPushThatIsCountedAfterANaNDoesNotHideIt) {
   PushLedger ledger = MakeLedger(1);
   ledger.Accept(1, 0);
   ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
-  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0);
   ledger.Done(3, 0, v1::Block::NON_FINITE, 0);
   EXPECT_EQ(ledger.Statistics(0).non_finite_in_a_row(), 2u);
   ledger.Done(4, 0, v1::Block::APPLIED, 0);
