@@ -22,7 +22,8 @@ SimulatedParameters::SimulatedParameters(const Options& options, const Parameter
       port_(*port),
       caller_(*caller),
       events_(*events),
-      pull_(Codec::ForPull(options.compression)) {
+      pull_(Codec::ForPull(options.compression)),
+      transfers_(layout->num_fragments()) {
   for (int s = 0; s < layout_.num_shards(); ++s) {
     auto channel = std::make_shared<Channel>();
     channel->owner = this;
@@ -43,22 +44,24 @@ SimulatedParameters::~SimulatedParameters() {
 }
 
 void SimulatedParameters::Start(const Operation& operation) {
-  CHECK_EQ(unanswered_, 0) << "an operation was begun before the last one was finished";
-  operation_ = operation;
-  sequence_ += has_input();
-  missing_ = static_cast<int64_t>(operation.input.size());
-  outcome_ = Outcome();
-  for (const std::shared_ptr<Channel>& channel : channels_) {
-    channel->schedule->Start(has_input());
-    unanswered_ += channel->schedule->unanswered();
+  Transfer& transfer = transfers_[operation.fragment];
+  CHECK_EQ(transfer.unanswered, 0) << "an operation was begun before the last one was finished";
+  transfer = {.operation = operation, .sequence = transfer.sequence};
+  transfer.sequence += transfer.has_input();
+  started_ = operation.fragment;
+  if (transfer.has_input()) {
+    for (const Range& range : layout_.fragment(operation.fragment)) transfer.missing += range.size();
   }
-  if (has_input()) return;
+  for (const std::shared_ptr<Channel>& channel : channels_)
+    transfer.unanswered += channel->schedule->Start(transfer.has_input(), operation.fragment);
+  if (transfer.has_input()) return;
   for (const std::shared_ptr<Channel>& channel : channels_) SendNext(channel);
 }
 
 void SimulatedParameters::Ready(Range range) {
-  missing_ -= range.size();
-  if (missing_ == 0) ready_at_ = events_.Now();
+  Transfer& transfer = transfers_[started_];
+  transfer.missing -= range.size();
+  if (transfer.missing == 0) transfer.ready_at = events_.Now();
   for (const std::shared_ptr<Channel>& channel : channels_) {
     if (!Overlap(range, layout_.shard(channel->shard))) continue;
     if (channel->schedule->Ready(range)) SendNext(channel);
@@ -69,7 +72,9 @@ void SimulatedParameters::SendNext(const std::shared_ptr<Channel>& channel) {
   if (channel->sending || cancelled_) return;
   const int block = channel->schedule->Next();
   if (block == BlockSchedule::kNone) return;
-  if (AllSent()) left_at_ = events_.Now();
+  const uint32_t fragment = FragmentOf(channel->shard, block);
+  Transfer& transfer = transfers_[fragment];
+  if (AllSent(fragment)) transfer.left_at = events_.Now();
   size_t payload = 0;
   absl::StatusOr<Request> request = MakeBlock(channel, block, &payload);
   if (!request.ok()) {
@@ -79,7 +84,7 @@ void SimulatedParameters::SendNext(const std::shared_ptr<Channel>& channel) {
   channel->sending = true;
   SimulatedServer* const server = servers_[channel->shard].get();
   const double bytes = WireBytes(payload);
-  const bool answered = operation_.kind != Operation::kPush;
+  const bool answered = transfer.operation.kind != Operation::kPush;
   const int64_t values = layout_.block(channel->shard, block).size();
   const double handled = bytes + WireBytes(answered ? pull_.PayloadBytes(values) : 0);
   network_.Send(
@@ -97,16 +102,19 @@ absl::StatusOr<Request> SimulatedParameters::MakeBlock(const std::shared_ptr<Cha
                                                        size_t* bytes) {
   static constexpr v1::Block::Operation kKinds[] = {v1::Block::PULL, v1::Block::PUSH, v1::Block::PUSH_PULL,
                                                     v1::Block::EXCHANGE};
-  BlockHeader header{.operation = kKinds[operation_.kind],
-                     .sequence = has_input() ? sequence_ : 0,
-                     .version = has_input() ? channel->versions[block] : operation_.min_version,
+  const Transfer& transfer = transfers_[FragmentOf(channel->shard, block)];
+  const Operation& operation = transfer.operation;
+  const bool has_input = transfer.has_input();
+  BlockHeader header{.operation = kKinds[operation.kind],
+                     .sequence = has_input ? transfer.sequence : 0,
+                     .version = has_input ? channel->versions[block] : operation.min_version,
                      .block = static_cast<uint32_t>(block),
-                     .samples = operation_.samples,
-                     .steps = operation_.steps};
+                     .samples = operation.samples,
+                     .steps = operation.steps};
   Request request = MakeRequest(options_.worker, options_.incarnation, header, channel);
-  if (!has_input()) return request;
+  if (!has_input) return request;
   const Range range = layout_.block(channel->shard, block);
-  const absl::Span<const float> values = operation_.input.subspan(range.begin, range.size());
+  const absl::Span<const float> values = operation.input.subspan(range.begin, range.size());
   const Codec& codec = channel->encoder->codec();
   absl::string_view payload(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   if (!codec.is_plain()) {
@@ -136,44 +144,55 @@ void SimulatedParameters::Channel::Deliver(Answer answer) {
 void SimulatedParameters::Take(Channel* channel, const Answer& answer, size_t bytes) {
   const int block = static_cast<int>(answer.header.block);
   const Range range = layout_.block(channel->shard, block);
-  const bool has_output = operation_.kind != Operation::kPush && answer.payload != nullptr;
+  const uint32_t fragment = FragmentOf(channel->shard, block);
+  Transfer& transfer = transfers_[fragment];
+  const Operation& operation = transfer.operation;
+  const bool has_output = operation.kind != Operation::kPush && answer.payload != nullptr;
   if (has_output && !cancelled_) {
     const absl::string_view text(reinterpret_cast<const char*>(answer.payload->data()), bytes);
     const auto decoded = pull_.Decode(PayloadView({&text, 1}, 0, bytes), answer.header.scale,
-                                      operation_.output.subspan(range.begin, range.size()));
+                                      operation.output.subspan(range.begin, range.size()));
     status_.Update(decoded.status());
     channel->versions[block] = answer.header.version;
   }
   totals_.bytes_pulled += bytes;
-  outcome_.staleness = std::max(outcome_.staleness, answer.header.staleness);
-  outcome_.late |= answer.header.fate == v1::Block::LATE;
-  outcome_.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
+  Outcome& outcome = transfer.outcome;
+  outcome.staleness = std::max(outcome.staleness, answer.header.staleness);
+  outcome.late |= answer.header.fate == v1::Block::LATE;
+  outcome.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
   channel->schedule->Answered(block);
-  --unanswered_;
-  const bool round_trip = operation_.kind == Operation::kPushPull || operation_.kind == Operation::kExchange;
-  if (unanswered_ == 0 && round_trip) totals_.round_trips.Add(1e6 * (events_.Now() - ready_at_));
+  --transfer.unanswered;
+  const bool round_trip = operation.kind == Operation::kPushPull || operation.kind == Operation::kExchange;
+  if (transfer.unanswered == 0 && round_trip)
+    totals_.round_trips.Add(1e6 * (events_.Now() - transfer.ready_at));
   caller_.Wake();
 }
 
 absl::Status SimulatedParameters::Await(Range range) {
-  return operation_.kind == Operation::kPush ? absl::OkStatus() : WaitFor(range);
+  if (transfers_[0].operation.kind == Operation::kPush) return absl::OkStatus();
+  return WaitFor(0, [range](const BlockSchedule& schedule) { return schedule.unanswered(range); });
 }
 
-absl::StatusOr<Parameters::Outcome> SimulatedParameters::Finish() {
-  if (absl::Status status = WaitFor({0, layout_.size()}); !status.ok()) return status;
-  return outcome_;
+absl::StatusOr<Parameters::Outcome> SimulatedParameters::Finish(int fragment) {
+  const absl::Status status =
+      WaitFor(fragment, [fragment](const BlockSchedule& schedule) { return schedule.unanswered(fragment); });
+  if (!status.ok()) return status;
+  return transfers_[fragment].outcome;
 }
 
-int SimulatedParameters::unanswered(Range range) const {
-  int blocks = 0;
-  for (const std::shared_ptr<Channel>& channel : channels_) blocks += channel->schedule->unanswered(range);
-  return blocks;
+bool SimulatedParameters::IsDone(int fragment) const {
+  return transfers_[fragment].unanswered == 0 || cancelled_;
 }
 
-absl::Status SimulatedParameters::WaitFor(Range range) {
+absl::Status SimulatedParameters::WaitFor(int fragment,
+                                          absl::FunctionRef<int(const BlockSchedule& schedule)> unanswered) {
   const double start = events_.Now();
-  while (!cancelled_ && status_.ok() && unanswered(range) > 0) caller_.Wait();
-  CountWait(start, events_.Now());
+  const auto waits = [&] {
+    return std::any_of(channels_.begin(), channels_.end(),
+                       [&](const auto& channel) { return unanswered(*channel->schedule) > 0; });
+  };
+  while (!cancelled_ && status_.ok() && waits()) caller_.Wait();
+  CountWait(fragment, start, events_.Now());
   if (cancelled_) return absl::CancelledError("the simulated worker has failed");
   return status_;
 }
@@ -183,15 +202,16 @@ void SimulatedParameters::Cancel() {
   caller_.Wake();
 }
 
-bool SimulatedParameters::AllSent() const {
+bool SimulatedParameters::AllSent(uint32_t fragment) const {
   return std::all_of(channels_.begin(), channels_.end(),
-                     [](const auto& channel) { return channel->schedule->unsent() == 0; });
+                     [fragment](const auto& channel) { return channel->schedule->unsent(fragment) == 0; });
 }
 
-void SimulatedParameters::CountWait(double from, double to) {
-  double left = std::clamp(left_at_, from, to);
-  if (operation_.kind == Operation::kPull) left = from;
-  if (operation_.kind == Operation::kPush || !AllSent()) left = to;
+void SimulatedParameters::CountWait(int fragment, double from, double to) {
+  const Operation::Kind kind = transfers_[fragment].operation.kind;
+  double left = std::clamp(transfers_[fragment].left_at, from, to);
+  if (kind == Operation::kPull) left = from;
+  if (kind == Operation::kPush || !AllSent(fragment)) left = to;
   totals_.push_seconds += left - from;
   totals_.pull_seconds += to - left;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
 #include "common/parameter_layout.h"
@@ -41,7 +42,10 @@ class SimulatedParameters final : public Parameters {
   void Start(const Operation& operation) override;
   void Ready(Range range) override;
   absl::Status Await(Range range) override;
-  absl::StatusOr<Outcome> Finish() override;
+  absl::StatusOr<Outcome> Finish(int fragment) override;
+  bool IsDone(int fragment) const override;
+  int num_fragments() const override { return layout_.num_fragments(); }
+  std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
 
   // Ends the wait under way and all later ones.
   void Cancel();
@@ -61,15 +65,27 @@ class SimulatedParameters final : public Parameters {
     std::unique_ptr<PushEncoder> encoder;
   };
 
-  bool has_input() const { return operation_.kind != Operation::kPull; }
+  // The state of a fragment's operation.
+  struct Transfer {
+    Operation operation;
+    uint64_t sequence = 0;  // of the last push or exchange
+    int64_t missing = 0;    // values of the input that are not Ready
+    int unanswered = 0;     // blocks
+    double ready_at = 0;
+    double left_at = 0;
+    Outcome outcome;
+
+    bool has_input() const { return operation.kind != Operation::kPull; }
+  };
+
+  uint32_t FragmentOf(int shard, int block) const { return layout_.FragmentsOfBlocks(shard)[block]; }
   // Sends the next block that is ready, if the connection is free.
   void SendNext(const std::shared_ptr<Channel>& channel);
   absl::StatusOr<Request> MakeBlock(const std::shared_ptr<Channel>& channel, int block, size_t* bytes);
   void Take(Channel* channel, const Answer& answer, size_t bytes);
-  absl::Status WaitFor(Range range);
-  int unanswered(Range range) const;
-  bool AllSent() const;
-  void CountWait(double from, double to);
+  absl::Status WaitFor(int fragment, absl::FunctionRef<int(const BlockSchedule& schedule)> unanswered);
+  bool AllSent(uint32_t fragment) const;
+  void CountWait(int fragment, double from, double to);
   double WireBytes(size_t payload) const {
     return kHeaderBytes + options_.wire_scale * static_cast<double>(payload);
   }
@@ -85,13 +101,8 @@ class SimulatedParameters final : public Parameters {
   std::vector<std::shared_ptr<Channel>> channels_;
   std::vector<char> encoded_;
 
-  Operation operation_;
-  uint64_t sequence_ = 0;
-  int64_t missing_ = 0;  // values of the input that are not Ready
-  int unanswered_ = 0;   // blocks
-  double ready_at_ = 0;
-  double left_at_ = 0;
-  Outcome outcome_;
+  std::vector<Transfer> transfers_;  // by fragment
+  int started_ = 0;                  // the fragment whose input becomes Ready
   bool cancelled_ = false;
   absl::Status status_;
   Totals totals_;

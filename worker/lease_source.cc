@@ -51,6 +51,10 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
     if (!first_version_.has_value()) first_version_ = lease_.first_version();
     total_samples_ = lease_.total_samples();
     local_steps_ = lease_.local_steps();
+    if (lease_.last() || lease_.settle()) {
+      marked_.push_back({lease_.number(), static_cast<uint32_t>(lease_.minibatches_size()), lease_.last(),
+                         lease_.settle()});
+    }
     return Renewal::kGranted;
   }
   return Renewal::kEnd;
@@ -87,11 +91,18 @@ uint64_t LeaseSource::first_version() const {
   return first_version_.value_or(0);
 }
 
-Algorithm::Step LeaseSource::StepOf(absl::Span<const Span> spans, uint64_t samples_per_epoch) const {
+Algorithm::Step LeaseSource::StepOf(uint64_t tag, absl::Span<const Span> spans, uint64_t samples_per_epoch) {
   Algorithm::Step step;
   for (const Span& span : spans) step.samples += static_cast<uint32_t>(span.end - span.begin);
   MutexLock lock(&mu_);
   step.local_steps = local_steps_;
+  const Place place = PlaceOf(tag);
+  while (!marked_.empty() && marked_.front().number < place.lease) marked_.pop_front();
+  if (!marked_.empty() && marked_.front().number == place.lease) {
+    const Marked& lease = marked_.front();
+    if (lease.last) step.left = lease.steps - static_cast<uint32_t>(place.step);
+    step.settle = lease.settle && place.step == 1;
+  }
   if (total_samples_ > 0 && !spans.empty()) {
     const Span& first = spans.front();
     const double position = static_cast<double>(first.epoch) * static_cast<double>(samples_per_epoch) +

@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_WORKER_LEASE_SOURCE_H_
 #define CATCHMENT_WORKER_LEASE_SOURCE_H_
 
+#include <deque>
 #include <functional>
 #include <optional>
 
@@ -56,9 +57,10 @@ class LeaseSource {
 
   // Returns the version of the first lease; valid once Next has returned a plan.
   uint64_t first_version() const;
-  // Returns the step of a minibatch of these samples: its place in the job's budget, and Lease.local_steps of
-  // the last lease. `samples_per_epoch`: SamplesPerEpoch.
-  Algorithm::Step StepOf(absl::Span<const Span> spans, uint64_t samples_per_epoch) const;
+  // Returns the step of the minibatch with this tag and these samples: its place in the job's budget, and
+  // Lease.local_steps of the last lease. `samples_per_epoch`: SamplesPerEpoch. Steps are asked for in the
+  // order of the leases.
+  Algorithm::Step StepOf(uint64_t tag, absl::Span<const Span> spans, uint64_t samples_per_epoch);
 
  private:
   static constexpr uint64_t kSaveState = uint64_t{1} << 63;  // plus the checkpoint's number
@@ -90,6 +92,14 @@ class LeaseSource {
   std::optional<uint64_t> first_version_ ABSL_GUARDED_BY(mu_);
   uint64_t total_samples_ ABSL_GUARDED_BY(mu_) = 0;
   uint32_t local_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  // Leases with `last` or `settle` whose last steps have not been asked for.
+  struct Marked {
+    uint64_t number = 0;
+    uint32_t steps = 0;
+    bool last = false;
+    bool settle = false;
+  };
+  std::deque<Marked> marked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment

@@ -1,20 +1,22 @@
 // A worker's interface to the center, with which algorithms push and pull, independent of its place.
 //
-// There is one operation at a time, in four steps, so that it overlaps with a pass over the model:
+// There is one operation at a time for each fragment (ParameterLayout::fragment), in four steps, so that it
+// overlaps with a pass over the model, or with several:
 //   Start    begins an operation on given memory
 //   Ready    announces that a part of the input is final and may be sent
 //   Await    waits until a part of the output is complete
 //   Finish   waits until the operation is complete, and returns its outcome
 //
-// Shapes: every span is the whole flat vector of parameters (common/parameter_layout.h), and ranges are parts
-// of it. Memory: the input must not change from Ready to Finish. The output's part of a range may be written
-// as soon as the range is Ready (in a pull: after Start), while other ranges are not Ready. Threads: one
-// caller at a time. Errors: an error of Await or Finish ends the operation; nothing uses its memory
-// afterwards.
+// Shapes: every span is the whole flat vector of parameters (common/parameter_layout.h), of which only the
+// fragment's part is read or written; ranges are parts of it. Memory: the input must not change from Ready to
+// Finish. The output's part of a range may be written as soon as the range is Ready (in a pull: after Start),
+// while other ranges are not Ready. Threads: one caller at a time. Errors: an error of Await or Finish ends
+// the operation; nothing uses its memory afterwards.
 #ifndef CATCHMENT_WORKER_PARAMETERS_H_
 #define CATCHMENT_WORKER_PARAMETERS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +45,7 @@ class Parameters {
     absl::Span<const float> input;  // gradient, or x; empty in a pull
     absl::Span<float> output;       // weights, or difference; empty in a push
     uint64_t steps = 0;             // in this input and all earlier ones (Block.steps in proto/wire.proto)
+    int fragment = 0;
   };
   // The outcome of a contribution.
   struct Outcome {
@@ -53,17 +56,31 @@ class Parameters {
 
   virtual ~Parameters() = default;
 
+  // The operation of the fragment must be finished.
   virtual void Start(const Operation& operation) = 0;
   // Announces that a range of the input is final. Each value is announced once.
   virtual void Ready(Range range) = 0;
-  // Waits until the output of the range is complete. Returns immediately if the operation has no output.
+  // Waits until the output of the range is complete. Returns immediately if the operation has no output. With
+  // one fragment only.
   virtual absl::Status Await(Range range) = 0;
-  // Waits until the operation is complete. All of the input must be Ready.
-  virtual absl::StatusOr<Outcome> Finish() = 0;
+  // Waits until the fragment's operation is complete. All of its input must be Ready.
+  virtual absl::StatusOr<Outcome> Finish(int fragment) = 0;
+  absl::StatusOr<Outcome> Finish() { return Finish(0); }
+  // Returns true if Finish would return at once.
+  virtual bool IsDone(int fragment) const = 0;
 
-  // Each makes a whole operation, without overlap.
+  virtual int num_fragments() const { return 1; }
+  // Returns the fragment's ranges of the flat vector, ascending. With several fragments only.
+  virtual std::vector<Range> fragment(int /*fragment*/) const { return {}; }
+
+  // Each makes a whole operation, without overlap; all but Pull with one fragment only.
   absl::Status Pull(uint64_t min_version, absl::Span<float> weights) {
-    return Run({Operation::kPull, min_version, 0, {}, weights}).status();
+    for (int f = 0; f < num_fragments(); ++f)
+      Start({.kind = Operation::kPull, .min_version = min_version, .output = weights, .fragment = f});
+    for (int f = 0; f < num_fragments(); ++f) {
+      if (absl::Status status = Finish(f).status(); !status.ok()) return status;
+    }
+    return absl::OkStatus();
   }
   absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples, uint64_t steps) {
     return Run({Operation::kPush, 0, samples, gradient, {}, steps});

@@ -23,7 +23,9 @@ absl::Status StepLoop::RunSteps() {
   while (!surroundings_.IsEnded()) {
     // The master may grant nothing more until it knows that the last step is done.
     if (!surroundings_.HasMinibatch()) {
-      if (absl::Status status = algorithm_.Settle(); !status.ok()) return status;
+      if (algorithm_.in_flight()) {
+        if (absl::Status status = algorithm_.Settle(); !status.ok()) return status;
+      }
       Report();
     }
     const absl::StatusOr<std::optional<Minibatch>> next = surroundings_.NextMinibatch();
@@ -68,7 +70,7 @@ absl::Status StepLoop::RunStep(const Minibatch& minibatch) {
   };
   const double start = surroundings_.Now();
   const double blocked = surroundings_.BlockedSeconds();
-  const Algorithm::Step step = leases_.StepOf(minibatch.spans, samples_per_epoch_);
+  const Algorithm::Step step = leases_.StepOf(minibatch.tag, minibatch.spans, samples_per_epoch_);
   surroundings_.OnStep(minibatch, step);
   const absl::Status run = algorithm_.Run(step, gradient);
   if (!score.ok()) return score.status();

@@ -35,6 +35,10 @@ uint32_t PushPeriod(const v1::Contribution& contribution) {
              : KindOf(contribution).period(contribution);
 }
 
+bool Overlaps(const v1::Job& job) {
+  return job.algorithm().contribution().pseudo_gradient().overlap_steps() > 0;
+}
+
 Pace PaceOf(const v1::Job& job) {
   Pace pace;
   const v1::Consistency& consistency = job.algorithm().consistency();

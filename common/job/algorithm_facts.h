@@ -35,6 +35,10 @@ bool CorrectsGradients(const v1::Compensation& compensation);
 // whose defaults are filled in. In synchronous mode this number of steps makes a version.
 uint32_t PushPeriod(const v1::Contribution& contribution);
 
+// Returns true if workers make steps between a push and the use of its answer
+// (PseudoGradient.overlap_steps).
+bool Overlaps(const v1::Job& job);
+
 struct Pace {
   // True: all workers take every step together, as planned. False: each worker takes minibatches at its own
   // pace.

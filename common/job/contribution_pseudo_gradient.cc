@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/contribution_kinds.h"
 #include "common/text.h"
 #include "optim/optimizer.h"
@@ -14,6 +17,43 @@ uint32_t Period(const v1::Contribution& contribution) { return contribution.pseu
 void FillDefaults(uint32_t workers, v1::Contribution* contribution) {
   CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), local_steps, 16);
   CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), steps_by_speed, false);
+  CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), fragments, 1);
+  CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), overlap_steps, 0);
+  CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), blend, 0);
+}
+
+// Fragments and overlap, with a consistency that knows of them.
+void CheckStreaming(const v1::Job& job, const std::string& path, Problems* problems) {
+  const v1::PseudoGradient& config = job.algorithm().contribution().pseudo_gradient();
+  const v1::Consistency& consistency = job.algorithm().consistency();
+  problems->Within<uint32_t>(1, std::max(1u, config.local_steps()), path + ".fragments", config.fragments());
+  if (config.overlap_steps() > 0 && config.overlap_steps() >= config.local_steps()) {
+    problems->Add(path + ".overlap_steps",
+                  absl::StrCat("is ", config.overlap_steps(),
+                               ", so that a fragment would be sent again "
+                               "before its answer is used; must be below local_steps, ",
+                               config.local_steps()));
+  }
+  if (!(config.blend() >= 0 && config.blend() < 1)) {
+    problems->Add(path + ".blend", absl::StrCat("is ", Short(config.blend()), "; must be in [0, 1)"));
+  } else if (config.blend() > 0 && config.overlap_steps() == 0) {
+    problems->Add(path + ".blend",
+                  absl::StrCat("is ", Short(config.blend()),
+                               ", but without overlap_steps a worker has made "
+                               "no steps that an answer could be blended with; set overlap_steps, or leave "
+                               "blend out"));
+  }
+  const bool supported = IsSynchronous(consistency) ||
+                         (consistency.has_asynchronous() && consistency.asynchronous().emulated_delay() == 0);
+  if (supported) return;
+  for (const auto& [field, is_set] : {std::pair<const char*, bool>{".fragments", config.fragments() > 1},
+                                      {".overlap_steps", config.overlap_steps() > 0}}) {
+    if (!is_set) continue;
+    problems->Add(
+        path + field,
+        "needs algorithm.consistency synchronous {} without backup workers, asynchronous {} without "
+        "emulated_delay, or quorum {}; set one of them, or leave it out");
+  }
 }
 
 void Check(const v1::Job& job, Problems* problems) {
@@ -21,6 +61,7 @@ void Check(const v1::Job& job, Problems* problems) {
   const v1::Optimizer& local = config.local_optimizer();
   const std::string path = "algorithm.contribution.pseudo_gradient";
   problems->AtLeast<uint32_t>(1, path + ".local_steps", config.local_steps());
+  CheckStreaming(job, path, problems);
   if (config.steps_by_speed() && !job.algorithm().consistency().has_asynchronous()) {
     problems->Add(path + ".steps_by_speed",
                   "is true, but only with algorithm.consistency asynchronous {} may workers make different "
@@ -52,6 +93,20 @@ void Check(const v1::Job& job, Problems* problems) {
   }
 }
 
+std::string DescribeFragments(const v1::PseudoGradient& config) {
+  if (config.fragments() <= 1) return "";
+  return absl::StrCat(", one of ", config.fragments(), " fragments of the weights after another");
+}
+
+std::string DescribeUse(const v1::PseudoGradient& config) {
+  if (config.overlap_steps() == 0) return "and continues with fresh weights";
+  const std::string use =
+      config.blend() > 0 ? absl::StrCat("blends ", Short(config.blend()), " of its weights with the answer")
+                         : "replaces its weights by the answer";
+  return absl::StrCat("continues with its own weights, and ", use, " ", config.overlap_steps(),
+                      config.overlap_steps() == 1 ? " step later" : " steps later");
+}
+
 std::string Describe(const v1::Job& job) {
   const v1::PseudoGradient& config = job.algorithm().contribution().pseudo_gradient();
   const v1::Optimizer& local = config.local_optimizer();
@@ -65,12 +120,14 @@ std::string Describe(const v1::Job& job) {
   return absl::StrCat(
       text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
       config.steps_by_speed() ? " (fewer on slower workers, so that all take the same time)" : "",
-      ", which the servers treat as a gradient, and continues with fresh weights.");
+      DescribeFragments(config), ", which the servers treat as a gradient, ", DescribeUse(config), ".");
 }
 
-// The weights that were pulled last, and the local optimizer's vectors.
+// The weights that were pulled last, with overlap the move that is being sent, and the local optimizer's
+// vectors.
 int WorkerVectors(const v1::Job& job) {
-  return 1 + OptimizerVectors(job.algorithm().contribution().pseudo_gradient().local_optimizer());
+  return 1 + (Overlaps(job) ? 1 : 0) +
+         OptimizerVectors(job.algorithm().contribution().pseudo_gradient().local_optimizer());
 }
 
 google::protobuf::Message* LocalOptimizer(v1::Job* job) {

@@ -1,5 +1,6 @@
 #include "common/job/job_layout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,14 +8,25 @@
 
 namespace catchment {
 
+int FragmentsOf(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  return contribution.has_pseudo_gradient()
+             ? static_cast<int>(std::max(1u, contribution.pseudo_gradient().fragments()))
+             : 1;
+}
+
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,
                                          std::optional<int64_t> values_in_block) {
   const int64_t block_size = values_in_block.value_or(int64_t{job.block_kib()} * 1024 / sizeof(float));
-  if (!NeedsWholeTensors(job.optimizer())) {
-    return ParameterLayout::Create(std::move(tensors), num_servers, block_size, Cuts::kAnywhere);
-  }
-  auto layout = ParameterLayout::Create(std::move(tensors), num_servers, block_size, Cuts::kBetweenTensors);
+  const int fragments = FragmentsOf(job);
+  const Cuts cuts = NeedsWholeTensors(job.optimizer()) ? Cuts::kBetweenTensors : Cuts::kAnywhere;
+  auto layout = ParameterLayout::Create(tensors, num_servers, block_size, cuts, fragments);
   if (layout.ok()) return layout;
+  if (fragments > 1 && ParameterLayout::Create(std::move(tensors), num_servers, block_size, cuts).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm.contribution.pseudo_gradient.fragments: ", layout.status().message()));
+  }
+  if (cuts == Cuts::kAnywhere) return layout;
   return absl::InvalidArgumentError(absl::StrCat(
       "optimizer.kind: is ", v1::Optimizer::Kind_Name(job.optimizer().kind()),
       ", which takes norms over whole tensors: ", layout.status().message(), ", or another optimizer"));

@@ -12,6 +12,9 @@
 
 namespace catchment {
 
+// Returns PseudoGradient.fragments; 1 with other contributions.
+int FragmentsOf(const v1::Job& job);
+
 // Returns the layout of `tensors`, those of the job's model. `job` is complete and valid
 // (common/job/validate.h). No tensor is split if the optimizer uses norms over whole tensors
 // (NeedsWholeTensors). `values_in_block` overrides the job's block_kib. Errors: InvalidArgument, as from

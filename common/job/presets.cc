@@ -118,6 +118,15 @@ constexpr Text kTexts[] = {
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
+    // Douillard et al. 2025, arXiv:2501.18512.
+    {"streaming_diloco",
+     "Like diloco, for links on which an exchange takes long: a fragment of the weights is sent at a time, "
+     "and "
+     "nobody waits for the answer.",
+     "consistency { synchronous {} } contribution { pseudo_gradient { fragments: 4 overlap_steps: 1 blend: "
+     "0.5 "
+     "local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
+     "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
     // Therien et al. 2025, arXiv:2505.23725, with its settings.
     {"muloco",
      "Like diloco, for programs with Muon as their own optimizer: fewer exchanges, and less momentum.",

@@ -13,11 +13,11 @@ constexpr double kFirstInterval = 10;  // seconds
 }  // namespace
 
 CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous,
-                                       uint64_t first_version)
+                                       uint64_t first_version, bool overlaps)
     : every_updates_(settings.every_updates()),
       every_seconds_(settings.every_seconds()),
       synchronous_(synchronous),
-      at_plan_ends_(synchronous && settings.worker_state()),
+      at_plan_ends_(synchronous && (settings.worker_state() || overlaps)),
       seen_version_(first_version),
       interval_(std::min(kFirstInterval, every_seconds_)) {
   last_.version = first_version;

@@ -13,7 +13,8 @@
 // Synchronous mode: all shards take a checkpoint at exactly its version. The version is never below one up to
 // which updates were already granted, and until all shards have acknowledged the announcement, no updates
 // beyond it may be granted. If checkpoints include the states of workers, which save them between two leases,
-// the version is the one after all granted updates, as soon as that is at or above the multiple.
+// or if blocks have different versions within a lease (Overlaps), the version is the one after all granted
+// updates, as soon as that is at or above the multiple.
 // Other modes: with every_updates alone, a multiple is announced in advance; together with every_seconds,
 // when it has been passed. With every_seconds, a checkpoint is taken at once.
 //
@@ -54,7 +55,8 @@ class CheckpointSchedule {
   };
 
   // `settings` has its defaults filled in. `first_version` is the version of the shards at the start.
-  CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous, uint64_t first_version);
+  CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous, uint64_t first_version,
+                     bool overlaps = false);
 
   // Announces a checkpoint if one is due, and returns true if so. `generation` is that of the command that
   // will announce it. Called only while the job trains.
@@ -88,7 +90,7 @@ class CheckpointSchedule {
   const uint64_t every_updates_;
   const double every_seconds_;
   const bool synchronous_;
-  const bool at_plan_ends_;  // synchronous mode: workers save their states, which they do between two leases
+  const bool at_plan_ends_;  // synchronous mode: checkpoints are taken between two leases
   Announced last_;
   Announced before_;             // the checkpoint before the last
   bool pending_ = false;         // the last checkpoint is not settled

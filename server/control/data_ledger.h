@@ -29,6 +29,7 @@ struct Assignment {
   uint64_t first_version = 0;  // synchronous mode
   uint64_t first_step = 0;     // synchronous mode; counted over the job
   std::vector<Step> minibatches;
+  bool last = false;  // synchronous mode: no samples are left to assign after it
 };
 
 // The state of the shards when a checkpoint was taken.

@@ -69,7 +69,7 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       rosters_(synchronous_ ? from.version() : 0),
       state_machine_(static_cast<int>(job_.workers()), from.wall_seconds()),
       shard_reports_(num_shards),
-      schedule_(job_.checkpoint(), synchronous_, from.version()),
+      schedule_(job_.checkpoint(), synchronous_, from.version(), Overlaps(job_)),
       granted_(from.version()),
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),

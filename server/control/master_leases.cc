@@ -30,6 +30,7 @@ v1::Lease Granted(const Assignment& assignment) {
   lease.set_number(assignment.number);
   lease.set_first_version(assignment.first_version);
   lease.set_first_step(assignment.first_step);
+  lease.set_last(assignment.last);
   for (const Step& step : assignment.minibatches) *lease.add_minibatches() = ToMinibatch(step);
   return lease;
 }
@@ -146,6 +147,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   for (const Step& step : assignment.minibatches) AddStep(step, &member->lease_steps);
   member->lease.set_local_steps(LocalStepsOf(*member));
   if (synchronous_) {
+    member->lease.set_settle(Overlaps(job_) && *version == schedule_.last().version);
     granted_ = std::max(granted_, *version + assignment.minibatches.size() / pace_.steps_per_version);
   }
   return member->lease;

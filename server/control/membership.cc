@@ -200,6 +200,8 @@ v1::MemberImage Member::Save() const {
   image.set_lease_step(lease.first_step());
   *image.mutable_lease_steps() = lease_steps;
   image.set_lease_local_steps(lease.local_steps());
+  image.set_lease_last(lease.last());
+  image.set_lease_settle(lease.settle());
   image.set_granted_steps(granted_steps);
   image.set_granted_samples(granted_samples);
   return image;
@@ -221,6 +223,8 @@ Member Member::Restore(const v1::MemberImage& image, double now) {
   member.lease_steps = image.lease_steps();
   for (const Step& step : StepsOf(image.lease_steps())) *member.lease.add_minibatches() = ToMinibatch(step);
   member.lease.set_local_steps(image.lease_local_steps());
+  member.lease.set_last(image.lease_last());
+  member.lease.set_settle(image.lease_settle());
   member.granted_steps = image.granted_steps();
   member.granted_samples = image.granted_samples();
   return member;

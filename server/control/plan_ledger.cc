@@ -53,6 +53,7 @@ Assignment PlanLedger::Next(uint64_t holder, const std::vector<uint64_t>& member
   assignment.number = to.leases.size();
   assignment.first_step = plan->first_step;
   assignment.first_version = plan->first_step / steps_per_version_;
+  assignment.last = plan == &plans_.back() && AllAssigned();
   for (uint64_t rank = 0; rank < plan->participants.size(); ++rank) {
     if (plan->participants[rank].holder != holder) continue;
     for (uint64_t i = 0; i < plan->steps.size(); ++i) assignment.minibatches.push_back(plan->Part(i, rank));

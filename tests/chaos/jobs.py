@@ -4,7 +4,8 @@ import json
 import struct
 
 PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd", "sync_backup",
-           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "fedbuff", "diloco", "muloco", "diloco_async"]
+           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "fedbuff", "diloco", "streaming_diloco", "muloco",
+           "diloco_async"]
 
 # Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale. In a group of two, the rule
 # averages the contributions of the members; worker_scaling undoes this, also while one of them is away. Not hybrid:
@@ -25,7 +26,7 @@ DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not appli
 
 # Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must contain.
 REPEATABLE = {"sync": "", "easgd_sync": "worker_state: true", "local_sgd": "worker_state: true",
-              "diloco": "worker_state: true"}
+              "diloco": "worker_state: true", "streaming_diloco": "worker_state: true"}
 
 COPIES, SAMPLES, BATCH, WORKERS = 4, 512, 8, 2
 STEP_SECONDS = 0.004

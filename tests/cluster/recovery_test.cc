@@ -104,7 +104,7 @@ TEST_P(RecoveryTest, AllServersThatWereKilledComeBack) {
 
 INSTANTIATE_TEST_SUITE_P(Families, RecoveryTest,
                          testing::Values("sync", "downpour", "hybrid", "easgd", "easgd_sync", "local_sgd",
-                                         "diloco"),
+                                         "streaming_diloco"),
                          [](const auto& info) { return info.param; });
 
 // --------------------------------------------------------------------------------------------------- moments

@@ -95,6 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"easgd_sync", "easgd_sync", ""},
                     // It makes only 58 updates.
                     Case{.name = "diloco", .preset = "diloco", .every_updates = 5},
+                    // Answers are in flight when it is interrupted.
+                    Case{.name = "streaming_diloco", .preset = "streaming_diloco", .every_updates = 5},
                     // The largest values of a block depend on the blocks, and so on the number of servers.
                     Case{"top_k", "sync", "compression { push: TOP_K top_k_fraction: 0.1 }", 2}),
     [](const auto& info) { return info.param.name; });

@@ -2,9 +2,11 @@
 // that vanishes leaves the others running.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/presets.h"
 #include "common/random.h"
 #include "tests/conformance/in_process_parameters.h"
@@ -15,11 +17,18 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kValues = 40;
+uint32_t FragmentsOf(const std::string& preset) {
+  return std::max(1u, FindPreset(preset)->algorithm.contribution().pseudo_gradient().fragments());
+}
 
-std::vector<float> Initial() {
+int64_t ValuesOf(const std::string& preset) {
+  const int64_t fragments = FragmentsOf(preset);
+  return fragments > 1 ? 64 * fragments : 40;
+}
+
+std::vector<float> InitialOf(const std::string& preset) {
   Random random(3);
-  std::vector<float> initial(kValues);
+  std::vector<float> initial(ValuesOf(preset));
   for (float& value : initial) value = static_cast<float>(random.Normal());
   return initial;
 }
@@ -28,8 +37,9 @@ std::vector<float> Initial() {
 std::string Restless(const std::string& preset) {
   if (preset == "gem") return "algorithm { contribution { energy_matching { learning_rate: 0.5 } } }";
   if (FindPreset(preset)->algorithm.contribution().has_pseudo_gradient()) {
-    return "algorithm { contribution { pseudo_gradient { local_steps: 3 local_optimizer { learning_rate: 0.5 "
-           "weight_decay: 0 } } } }";
+    return absl::StrCat(
+        "algorithm { contribution { pseudo_gradient { local_steps: ", std::max(3u, FragmentsOf(preset)),
+        " local_optimizer { learning_rate: 0.5 weight_decay: 0 } } } }");
   }
   return "optimizer { learning_rate: 0.5 }";
 }
@@ -37,17 +47,18 @@ std::string Restless(const std::string& preset) {
 class AlgorithmTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(AlgorithmTest, ConsensusWithoutGradientsIsAFixedPointForAThousandRounds) {
+  const std::vector<float> initial = InitialOf(GetParam());
   // The others need more.
   const bool alone = std::string(GetParam()) != "hybrid" && std::string(GetParam()) != "sync_backup";
   for (int workers = alone ? 1 : 2; workers <= 8; ++workers) {
     const v1::Job job = PresetJob(GetParam(), workers, Restless(GetParam()));
-    VirtualCluster cluster(job, Initial(), workers, {2, 16});
+    VirtualCluster cluster(job, initial, workers, {2, ValuesOf(GetParam()) / 3});
     cluster.Run([&](Parameters* parameters) {
-      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
+      const auto algorithm = MakeAlgorithm(job, ValuesOf(GetParam()), parameters);
       ASSERT_TRUE(algorithm->Start(0).ok());
-      const auto zero = InLayers([](absl::Span<const float> w, absl::Span<float> g) {
+      const auto zero = InLayers([&](absl::Span<const float> w, absl::Span<float> g) {
         std::fill(g.begin(), g.end(), 0.0f);
-        for (size_t i = 0; i < w.size(); ++i) ASSERT_EQ(w[i], Initial()[i]);
+        for (size_t i = 0; i < w.size(); ++i) ASSERT_EQ(w[i], initial[i]);
       });
       for (int round = 0; round < 1000; ++round) {
         // The whole vector is compared now and then only.
@@ -61,21 +72,22 @@ TEST_P(AlgorithmTest, ConsensusWithoutGradientsIsAFixedPointForAThousandRounds) 
       }
       ASSERT_TRUE(algorithm->Finish().ok());
     });
-    EXPECT_EQ(cluster.Weights(), Initial()) << workers << " workers";
+    EXPECT_EQ(cluster.Weights(), initial) << workers << " workers";
   }
 }
 
 TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunning) {
   constexpr int kSteps = 12;
+  const std::vector<float> initial = InitialOf(GetParam());
   for (int trial = 0; trial < 3 * kSteps; ++trial) {
     const int last = trial / 3, vanishing = trial % 3;
     const v1::Job job = PresetJob(GetParam(), 3, Restless(GetParam()));
-    VirtualCluster cluster(job, Initial(), 3, {2, 16});
+    VirtualCluster cluster(job, initial, 3, {2, ValuesOf(GetParam()) / 3});
     std::vector<int> done(3, 0);
     std::vector<VirtualCluster::Work> works;
     for (int worker = 0; worker < 3; ++worker) {
       works.push_back([&, worker](Parameters* parameters) {
-        const auto algorithm = MakeAlgorithm(job, kValues, parameters);
+        const auto algorithm = MakeAlgorithm(job, ValuesOf(GetParam()), parameters);
         ASSERT_TRUE(algorithm->Start(0).ok());
         const auto small = InLayers([](absl::Span<const float> w, absl::Span<float> g) {
           for (size_t i = 0; i < w.size(); ++i) g[i] = 0.01f * w[i];

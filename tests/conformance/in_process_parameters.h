@@ -114,7 +114,8 @@ class VirtualCluster {
   // All of it is used only in turns.
   class Client final : public Parameters, public std::enable_shared_from_this<Client> {
    public:
-    Client(VirtualCluster* cluster, int worker) : cluster_(*cluster), worker_(worker) {
+    Client(VirtualCluster* cluster, int worker)
+        : cluster_(*cluster), worker_(worker), transfers_(cluster->layout_.num_fragments()) {
       for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
         versions_.emplace_back(cluster_.layout_.num_blocks(s), 0);
         schedules_.emplace_back(&cluster_.layout_, s);
@@ -122,32 +123,34 @@ class VirtualCluster {
     }
 
     void Start(const Operation& operation) override {
-      CHECK(awaited_) << "an operation started before the last one ended";
-      operation_ = operation;
-      awaited_ = false;
-      outcome_ = {};
-      sequence_ += HasInput();
-      for (BlockSchedule& schedule : schedules_) schedule.Start(HasInput());
-      if (!HasInput()) SendReady();
+      Transfer& transfer = transfers_[operation.fragment];
+      CHECK(transfer.awaited) << "an operation started before the last one ended";
+      transfer = {.operation = operation, .awaited = false, .sequence = transfer.sequence};
+      transfer.sequence += transfer.HasInput();
+      for (BlockSchedule& schedule : schedules_) schedule.Start(transfer.HasInput(), operation.fragment);
+      if (!transfer.HasInput()) SendReady();
     }
     void Ready(Range range) override {
       for (BlockSchedule& schedule : schedules_) schedule.Ready(range);
       SendReady();
     }
     absl::Status Await(Range) override {
-      return operation_.kind == Operation::kPush ? absl::OkStatus() : WaitForAll();
+      return transfers_[0].operation.kind == Operation::kPush ? absl::OkStatus() : WaitForAll(0);
     }
-    absl::StatusOr<Outcome> Finish() override {
-      if (absl::Status status = WaitForAll(); !status.ok()) return status;
-      return outcome_;
+    absl::StatusOr<Outcome> Finish(int fragment) override {
+      if (absl::Status status = WaitForAll(fragment); !status.ok()) return status;
+      return transfers_[fragment].outcome;
     }
+    bool IsDone(int fragment) const override { return IsAnswered(fragment); }
+    int num_fragments() const override { return cluster_.layout_.num_fragments(); }
+    std::vector<Range> fragment(int fragment) const override { return cluster_.layout_.fragment(fragment); }
 
-    bool ready() const {
-      return std::all_of(schedules_.begin(), schedules_.end(),
-                         [](const BlockSchedule& schedule) { return schedule.unanswered() == 0; });
+    // Returns true if the worker can go on in a turn.
+    bool ready() const { return waits_for_ < 0 || IsAnswered(waits_for_); }
+    // The memory of the operations goes.
+    void GiveUp() {
+      for (Transfer& transfer : transfers_) transfer.operation.output = {};
     }
-    // The memory of the operation goes.
-    void GiveUp() { operation_.output = {}; }
 
    private:
     // An answer does not say of which shard it is.
@@ -158,12 +161,31 @@ class VirtualCluster {
       const int shard;
     };
 
-    bool HasInput() const { return operation_.kind != Operation::kPull; }
+    // The state of a fragment's operation.
+    struct Transfer {
+      Operation operation;
+      bool awaited = true;
+      uint64_t sequence = 0;
+      Outcome outcome;
 
-    absl::Status WaitForAll() {
-      if (!std::exchange(awaited_, true)) {
+      bool HasInput() const { return operation.kind != Operation::kPull; }
+    };
+
+    bool IsAnswered(int fragment) const {
+      return std::all_of(schedules_.begin(), schedules_.end(), [fragment](const BlockSchedule& schedule) {
+        return schedule.unanswered(fragment) == 0;
+      });
+    }
+    Transfer& TransferOf(int shard, int block) {
+      return transfers_[cluster_.layout_.FragmentsOfBlocks(shard)[block]];
+    }
+
+    absl::Status WaitForAll(int fragment) {
+      if (!std::exchange(transfers_[fragment].awaited, true)) {
+        waits_for_ = fragment;
         cluster_.PassTurn(worker_);
         cluster_.WaitForTurn(worker_);
+        waits_for_ = -1;
       }
       return status_;
     }
@@ -181,16 +203,18 @@ class VirtualCluster {
       static constexpr v1::Block::Operation kKinds[] = {v1::Block::PULL, v1::Block::PUSH,
                                                         v1::Block::PUSH_PULL, v1::Block::EXCHANGE};
       Shard& shard = *cluster_.shards_[s];
-      const BlockHeader header{.operation = kKinds[operation_.kind],
-                               .sequence = HasInput() ? sequence_ : 0,
-                               .version = HasInput() ? versions_[s][block] : operation_.min_version,
+      const Transfer& transfer = TransferOf(s, block);
+      const Operation& operation = transfer.operation;
+      const BlockHeader header{.operation = kKinds[operation.kind],
+                               .sequence = transfer.HasInput() ? transfer.sequence : 0,
+                               .version = transfer.HasInput() ? versions_[s][block] : operation.min_version,
                                .block = static_cast<uint32_t>(block),
-                               .samples = operation_.samples,
-                               .steps = operation_.steps};
+                               .samples = operation.samples,
+                               .steps = operation.steps};
       Request request = MakeRequest(static_cast<uint32_t>(worker_), Incarnation(worker_), header, sink);
-      if (HasInput()) {
+      if (transfer.HasInput()) {
         const Range range = cluster_.layout_.block(s, block);
-        const absl::string_view bytes(reinterpret_cast<const char*>(operation_.input.data() + range.begin),
+        const absl::string_view bytes(reinterpret_cast<const char*>(operation.input.data() + range.begin),
                                       range.size() * sizeof(float));
         const PayloadView payload({&bytes, 1}, 0, bytes.size());
         const absl::Status read = shard.ReadPayload(payload, header.scale, &request.contribution);
@@ -205,25 +229,24 @@ class VirtualCluster {
     void Take(int s, const Answer& answer) {
       const int block = static_cast<int>(answer.header.block);
       const Range range = cluster_.layout_.block(s, block);
-      if (!operation_.output.empty() && answer.payload != nullptr) {
-        std::copy_n(answer.payload->data(), range.size(), operation_.output.data() + range.begin);
+      Transfer& transfer = TransferOf(s, block);
+      if (!transfer.operation.output.empty() && answer.payload != nullptr) {
+        std::copy_n(answer.payload->data(), range.size(), transfer.operation.output.data() + range.begin);
         versions_[s][block] = answer.header.version;
       }
-      outcome_.staleness = std::max(outcome_.staleness, answer.header.staleness);
-      outcome_.late |= answer.header.fate == v1::Block::LATE;
-      outcome_.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
+      transfer.outcome.staleness = std::max(transfer.outcome.staleness, answer.header.staleness);
+      transfer.outcome.late |= answer.header.fate == v1::Block::LATE;
+      transfer.outcome.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
       schedules_[s].Answered(block);
     }
 
     VirtualCluster& cluster_;
     const int worker_;
-    uint64_t sequence_ = 0;
     std::vector<std::vector<uint64_t>> versions_;  // by shard and block, as last pulled
     std::vector<BlockSchedule> schedules_;
-    Operation operation_;
-    bool awaited_ = true;
+    std::vector<Transfer> transfers_;  // by fragment
+    int waits_for_ = -1;               // the fragment that the worker waits for; -1: for none
     absl::Status status_;
-    Outcome outcome_;
   };
 
   // As the job has it, but in blocks of a size that no job has.
@@ -232,7 +255,8 @@ class VirtualCluster {
     for (const int64_t n : split.tensors) tensors.push_back({"w" + std::to_string(tensors.size()), {n}});
     if (tensors.empty()) tensors = {{"w", {size}}};
     const Cuts cuts = LayoutOf(job, tensors, split.num_shards)->cuts();
-    ParameterLayout layout = *ParameterLayout::Create(tensors, split.num_shards, split.block_size, cuts);
+    ParameterLayout layout =
+        *ParameterLayout::Create(tensors, split.num_shards, split.block_size, cuts, FragmentsOf(job));
     CHECK_EQ(layout.size(), size);
     return layout;
   }

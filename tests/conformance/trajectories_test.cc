@@ -53,7 +53,10 @@ class CountingParameters final : public Parameters {
   }
   void Ready(Range range) override { parameters_.Ready(range); }
   absl::Status Await(Range range) override { return parameters_.Await(range); }
-  absl::StatusOr<Outcome> Finish() override { return parameters_.Finish(); }
+  absl::StatusOr<Outcome> Finish(int fragment) override { return parameters_.Finish(fragment); }
+  bool IsDone(int fragment) const override { return parameters_.IsDone(fragment); }
+  int num_fragments() const override { return parameters_.num_fragments(); }
+  std::vector<Range> fragment(int fragment) const override { return parameters_.fragment(fragment); }
 
   int pushes() const { return pushes_; }
 

@@ -104,6 +104,29 @@ TEST(SimulationTest, ASlowerWorkerMakesFewerLocalSteps) {
   EXPECT_LT(updates, kSteps / 12.0 + 8);
 }
 
+// Returns the share of their time for which workers wait for answers.
+double WaitingShare(const std::string& preset, const std::string& fields, const SimulationOptions& options) {
+  const v1::JobStatus status = RunJob(Parse("model { synthetic { parameters: 64000 } } data { synthetic { "
+                                            "samples: 1000000 } } algorithm { preset: '" +
+                                            preset + "' contribution { pseudo_gradient { " + fields +
+                                            " } } } workers: 4 batch_size: 10 samples: 80000"),
+                                      options);
+  const double waited = status.push_seconds() + status.pull_seconds();
+  EXPECT_GT(status.compute_seconds(), 0);
+  return waited / (waited + status.compute_seconds());
+}
+
+TEST(SimulationTest, OverlapHidesTheExchangeOfAFragment) {
+  SimulationOptions options = Constant();
+  // A fragment of 16,000 values of four workers takes about a step to the server, and a fourth of one back.
+  options.network = {.bytes_per_second = 2.6e6, .latency = 0.002};
+  EXPECT_GT(WaitingShare("diloco", "", options), 0.15);
+  EXPECT_GT(WaitingShare("diloco", "fragments: 4", options), 0.15);
+  EXPECT_LT(WaitingShare("streaming_diloco", "overlap_steps: 2", options), 0.01);
+  EXPECT_LT(WaitingShare("diloco_async", "steps_by_speed: false fragments: 4 overlap_steps: 2", options),
+            0.01);
+}
+
 TEST(SimulationTest, OnlyFirstStepsTakeLonger) {
   constexpr int kWorkers = 4;
   const v1::Job small = MakeJob("sync", kWorkers, kWorkers * kBatch);

@@ -153,13 +153,13 @@ TEST_F(LeaseSourceTest, StepsHaveTheirPlaceInTheBudgetAndTheLocalStepsOfTheLease
   master_.Answer(lease);
   const auto plan = source_->Next();
   ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
-  const Algorithm::Step first = source_->StepOf((*plan)->spans, /*train_samples=*/100);
+  const Algorithm::Step first = source_->StepOf((*plan)->tag, (*plan)->spans, /*train_samples=*/100);
   EXPECT_EQ(first.samples, 6u);
   EXPECT_EQ(first.local_steps, 6u);
   EXPECT_DOUBLE_EQ(first.progress, 0.005);
-  const Algorithm::Step later = source_->StepOf({{2, 50, 60}}, /*train_samples=*/100);
+  const Algorithm::Step later = source_->StepOf((*plan)->tag, {{2, 50, 60}}, /*train_samples=*/100);
   EXPECT_DOUBLE_EQ(later.progress, 0.625);
-  EXPECT_EQ(source_->StepOf({}, /*train_samples=*/100).samples, 0u);
+  EXPECT_EQ(source_->StepOf((*plan)->tag, {}, /*train_samples=*/100).samples, 0u);
 }
 
 TEST_F(LeaseSourceTest, ACallThatWaitsIsBrokenOffWhenTheWorkerIsToStop) {

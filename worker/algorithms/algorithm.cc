@@ -31,8 +31,10 @@ std::unique_ptr<Algorithm> MakeAlgorithm(const v1::Job& job, int64_t num_paramet
       return std::make_unique<ElasticDifference>(contribution.elastic(), optimizer, num_parameters,
                                                  parameters);
     case v1::Contribution::kPseudoGradient:
-      return std::make_unique<PseudoGradient>(contribution.pseudo_gradient(), num_parameters, parameters,
-                                              clip_norm);
+      return std::make_unique<PseudoGradient>(
+          contribution.pseudo_gradient(), num_parameters, parameters,
+          PseudoGradient::Options{.clip_norm = clip_norm,
+                                  .synchronous = job.algorithm().consistency().has_synchronous()});
     case v1::Contribution::kEnergyMatching:
       return std::make_unique<AccruedGradient>(
           EveryStep(), num_parameters, parameters, clip_norm,

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -36,6 +37,10 @@ class Algorithm {
     double progress = 0;   // share of the job's budget that has been assigned, for the learning rate
     // With PseudoGradient.steps_by_speed: the steps between two contributions; 0: local_steps.
     uint32_t local_steps = 0;
+    // In the last lease of a synchronous job (Lease.last): the number of steps after this one.
+    std::optional<uint32_t> left = std::nullopt;
+    // Wait for all answers first, without using them (Lease.settle).
+    bool settle = false;
   };
 
   virtual ~Algorithm() = default;

@@ -23,10 +23,18 @@ double SumOfSquares(absl::Span<const float> g) {
 }  // namespace
 
 void ClipNorm(float max_norm, absl::Span<float> g) {
-  const double coefficient = max_norm / (std::sqrt(SumOfSquares(g)) + 1e-6);
+  ClipNorm(max_norm, {{0, static_cast<int64_t>(g.size())}}, g);
+}
+
+void ClipNorm(float max_norm, absl::Span<const Range> ranges, absl::Span<float> g) {
+  double sum = 0;
+  for (const Range& range : ranges) sum += SumOfSquares(g.subspan(range.begin, range.size()));
+  const double coefficient = max_norm / (std::sqrt(sum) + 1e-6);
   if (coefficient >= 1) return;
   const float scale = static_cast<float>(coefficient);
-  for (float& value : g) value *= scale;
+  for (const Range& range : ranges) {
+    for (float& value : g.subspan(range.begin, range.size())) value *= scale;
+  }
 }
 
 }  // namespace catchment

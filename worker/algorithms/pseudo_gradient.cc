@@ -1,20 +1,42 @@
 #include "worker/algorithms/pseudo_gradient.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "common/job/learning_rate.h"
+#include "common/rounding.h"
 #include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
+namespace {
+
+void Blend(float blend, Range range, absl::Span<const float> y, absl::Span<float> x) {
+  if (blend == 0) {
+    std::copy(y.begin() + range.begin, y.begin() + range.end, x.begin() + range.begin);
+    return;
+  }
+  for (int64_t i = range.begin; i < range.end; ++i) x[i] = blend * x[i] + (1 - blend) * y[i];
+}
+
+}  // namespace
 
 PseudoGradient::PseudoGradient(const v1::PseudoGradient& config, int64_t num_parameters,
-                               Parameters* parameters, std::optional<float> clip_norm)
+                               Parameters* parameters, const Options& options)
     : config_(config),
-      clip_norm_(clip_norm),
+      options_(options),
       optimizer_(MakeOptimizer(config.local_optimizer())),
       parameters_(*parameters),
       x_(num_parameters),
       pulled_(num_parameters),
       g_(num_parameters),
-      states_(optimizer_->num_states(), std::vector<float>(num_parameters)) {}
+      d_(config.overlap_steps() > 0 ? num_parameters : 0),
+      states_(optimizer_->num_states(), std::vector<float>(num_parameters)),
+      fragments_(parameters->num_fragments()) {
+  for (size_t f = 0; f < fragments_.size(); ++f) {
+    fragments_[f].ranges = fragments_.size() == 1 ? std::vector<Range>{{0, num_parameters}}
+                                                  : parameters->fragment(static_cast<int>(f));
+  }
+}
 
 absl::Status PseudoGradient::Start(uint64_t version) {
   absl::Status status = parameters_.Pull(version, absl::MakeSpan(pulled_));
@@ -23,12 +45,23 @@ absl::Status PseudoGradient::Start(uint64_t version) {
 }
 
 absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
+  if (step.settle) {
+    if (absl::Status status = Settle(); !status.ok()) return status;
+  }
   if (step.samples > 0) Move(step, gradient);
-  samples_ += step.samples;
-  ++steps_;
   ++total_steps_;
-  const uint32_t wanted = step.local_steps > 0 ? step.local_steps : config_.local_steps();
-  return steps_ >= wanted ? Exchange() : absl::OkStatus();
+  for (Fragment& fragment : fragments_) {
+    fragment.samples += step.samples;
+    ++fragment.steps;
+  }
+  // The answers first: a push that starts from older weights than it could would be staler.
+  if (absl::Status status = UseAnswers(); !status.ok()) return status;
+  for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
+    if (!IsDue(f, step)) continue;
+    if (absl::Status status = Push(f); !status.ok()) return status;
+    fragments_[f].pushed = !step.left.has_value() || *step.left > 0;
+  }
+  return config_.overlap_steps() > 0 ? absl::OkStatus() : UseAnswers();
 }
 
 void PseudoGradient::Move(const Step& step, Gradient gradient) {
@@ -43,23 +76,104 @@ void PseudoGradient::Move(const Step& step, Gradient gradient) {
                     all);
 }
 
-absl::Status PseudoGradient::Exchange() {
-  for (size_t i = 0; i < x_.size(); ++i) g_[i] = pulled_[i] - x_[i];
-  if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(g_));
-  const absl::StatusOr<Parameters::Outcome> outcome =
-      parameters_.PushPull(g_, samples_, absl::MakeSpan(pulled_), total_steps_);
-  steps_ = 0;
-  samples_ = 0;
+bool PseudoGradient::IsDue(int fragment, const Step& step) const {
+  const uint64_t round = step.local_steps > 0 ? step.local_steps : config_.local_steps();
+  if (step.left && *step.left < round) return *step.left == 0;
+  const uint64_t first = CeilDivide((fragment + 1) * round, fragments_.size());
+  return fragments_[fragment].steps >= (fragments_[fragment].pushed ? round : first);
+}
+
+absl::Status PseudoGradient::UseAnswers() {
+  for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
+    Fragment& fragment = fragments_[f];
+    if (!fragment.in_flight) continue;
+    const bool due =
+        config_.overlap_steps() == 0 ||
+        (options_.synchronous ? --fragment.uses_in == 0 : fragment.answered > 0 || parameters_.IsDone(f));
+    if (!due) continue;
+    if (absl::Status status = Use(f); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PseudoGradient::Push(int f) {
+  Fragment& fragment = fragments_[f];
+  if (fragment.in_flight) {
+    if (absl::Status status = Use(f); !status.ok()) return status;
+  }
+  std::vector<float>& d = d_.empty() ? g_ : d_;
+  for (const Range& range : fragment.ranges) {
+    for (int64_t i = range.begin; i < range.end; ++i) d[i] = pulled_[i] - x_[i];
+  }
+  if (options_.clip_norm) ClipNorm(*options_.clip_norm, fragment.ranges, absl::MakeSpan(d));
+  parameters_.Start({.kind = Parameters::Operation::kPushPull,
+                     .samples = static_cast<uint32_t>(fragment.samples),
+                     .input = d,
+                     .output = absl::MakeSpan(pulled_),
+                     .steps = total_steps_,
+                     .fragment = f});
+  for (const Range& range : fragment.ranges) parameters_.Ready(range);
+  fragment.steps = fragment.samples = 0;
+  fragment.in_flight = 1;
+  fragment.answered = 0;
+  fragment.uses_in = config_.overlap_steps();
+  return absl::OkStatus();
+}
+
+absl::Status PseudoGradient::Await(int f) {
+  Fragment& fragment = fragments_[f];
+  if (!fragment.in_flight || fragment.answered) return absl::OkStatus();
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish(f);
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);
-  if (outcome->non_finite) ForgetOptimizer();
+  fragment.answered = 1;
+  fragment.non_finite = outcome->non_finite;
+  return absl::OkStatus();
+}
+
+absl::Status PseudoGradient::Use(int f) {
+  if (absl::Status status = Await(f); !status.ok()) return status;
+  Fragment& fragment = fragments_[f];
+  fragment.in_flight = 0;
+  if (fragment.non_finite) return Restart();
+  for (const Range& range : fragment.ranges) Blend(config_.blend(), range, pulled_, absl::MakeSpan(x_));
+  return absl::OkStatus();
+}
+
+// The gradients of a step are of all fragments, so that one with a NaN spoils the others.
+absl::Status PseudoGradient::Restart() {
+  if (absl::Status status = Settle(); !status.ok()) return status;
+  for (Fragment& fragment : fragments_) {
+    fragment.in_flight = 0;
+    fragment.non_finite = false;
+  }
+  for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
+  moves_ = 0;
+  if (fragments_.size() > 1) {
+    if (absl::Status status = parameters_.Pull(0, absl::MakeSpan(pulled_)); !status.ok()) return status;
+  }
   x_ = pulled_;
   return absl::OkStatus();
 }
 
-void PseudoGradient::ForgetOptimizer() {
-  for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
-  moves_ = 0;
+absl::Status PseudoGradient::Settle() {
+  for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
+    if (absl::Status status = Await(f); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PseudoGradient::Finish() {
+  for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
+    if (fragments_[f].steps == 0) continue;
+    if (absl::Status status = Push(f); !status.ok()) return status;
+    fragments_[f].pushed = 0;
+  }
+  for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
+    if (!fragments_[f].in_flight) continue;
+    if (absl::Status status = Use(f); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // In a job that is not synchronous, the steps since the last push are repeated after a resume, from the
@@ -70,8 +184,21 @@ void PseudoGradient::ListState(bool at_version, WorkerState* state) {
     state->vectors.push_back({"optimizer." + names[s], absl::MakeSpan(states_[s])});
   }
   if (!states_.empty()) state->numbers.push_back({"optimizer_steps", &moves_});
+  // Otherwise all steps of a round are in the version.
+  const bool unfinished = fragments_.size() > 1 || config_.overlap_steps() > 0;
+  if (!at_version || !unfinished) return;
+  state->vectors.push_back({"x", absl::MakeSpan(x_)});
+  state->vectors.push_back({"pulled", absl::MakeSpan(pulled_)});
+  for (size_t f = 0; f < fragments_.size(); ++f) {
+    Fragment& fragment = fragments_[f];
+    const std::string name = absl::StrCat("fragment.", f, ".");
+    state->numbers.push_back({name + "steps", &fragment.steps});
+    state->numbers.push_back({name + "samples", &fragment.samples});
+    state->numbers.push_back({name + "pushed", &fragment.pushed});
+    state->numbers.push_back({name + "in_flight", &fragment.in_flight});
+    state->numbers.push_back({name + "answered", &fragment.answered});
+    state->numbers.push_back({name + "uses_in", &fragment.uses_in});
+  }
 }
-
-absl::Status PseudoGradient::Finish() { return steps_ == 0 ? absl::OkStatus() : Exchange(); }
 
 }  // namespace catchment

@@ -16,20 +16,36 @@ Range Overlap(Range a, Range b) {
 }  // namespace
 
 BlockSchedule::BlockSchedule(const ParameterLayout* layout, int shard)
-    : layout_(*layout), shard_(shard), blocks_(layout->num_blocks(shard)) {
+    : layout_(*layout),
+      shard_(shard),
+      fragments_of_blocks_(layout->FragmentsOfBlocks(shard)),
+      blocks_(layout->num_blocks(shard)),
+      fragments_(layout->num_fragments()) {
   ready_.reserve(blocks_.size());
 }
 
-void BlockSchedule::Start(bool has_input) {
-  ready_.clear();
-  unsent_ = unanswered_ = static_cast<int>(blocks_.size());
-  for (int b = 0; b < unanswered_; ++b) {
+int BlockSchedule::Start(bool has_input, uint32_t fragment) {
+  Fragment& started = fragments_[fragment];
+  if (started.unsent > 0) {
+    std::erase_if(ready_, [&](const auto& ready) { return ready.first == started.order; });
+    std::make_heap(ready_.begin(), ready_.end(), std::greater<>());
+  }
+  unsent_ -= started.unsent;
+  unanswered_ -= started.unanswered;
+  started = {.order = ++operations_};
+  for (int b = 0; b < static_cast<int>(blocks_.size()); ++b) {
+    if (fragments_of_blocks_[b] != fragment) continue;
+    ++started.unanswered;
     if (has_input) {
       blocks_[b] = {kComputed, layout_.block(shard_, b).size()};
     } else {
       MakeReady(b);
     }
   }
+  started.unsent = started.unanswered;
+  unsent_ += started.unanswered;
+  unanswered_ += started.unanswered;
+  return started.unanswered;
 }
 
 bool BlockSchedule::Ready(Range range) {
@@ -49,9 +65,10 @@ bool BlockSchedule::Ready(Range range) {
 int BlockSchedule::Next() {
   if (ready_.empty()) return kNone;
   std::pop_heap(ready_.begin(), ready_.end(), std::greater<>());
-  const int block = ready_.back();
+  const int block = ready_.back().second;
   ready_.pop_back();
   blocks_[block].stage = kOnItsWay;
+  --FragmentOf(block).unsent;
   --unsent_;
   return block;
 }
@@ -59,12 +76,14 @@ int BlockSchedule::Next() {
 void BlockSchedule::Answered(int block) {
   CHECK_EQ(blocks_[block].stage, kOnItsWay);
   blocks_[block].stage = kAnswered;
+  --FragmentOf(block).unanswered;
   --unanswered_;
 }
 
 void BlockSchedule::SendAgain() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
     if (blocks_[b].stage != kOnItsWay) continue;
+    ++FragmentOf(static_cast<int>(b)).unsent;
     ++unsent_;
     MakeReady(static_cast<int>(b));
   }
@@ -78,7 +97,7 @@ int BlockSchedule::unanswered(Range range) const {
 
 void BlockSchedule::MakeReady(int block) {
   blocks_[block] = {kReady, 0};
-  ready_.push_back(block);
+  ready_.emplace_back(FragmentOf(block).order, block);
   std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
 }
 

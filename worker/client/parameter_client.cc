@@ -19,7 +19,9 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
     : options_(std::move(options)),
       layout_(*layout),
       clock_(*clock),
-      connections_(std::make_unique<grpc::CompletionQueue>(), "wire") {
+      connections_(std::make_unique<grpc::CompletionQueue>(), "wire"),
+      current_(layout_.num_fragments()),
+      transfers_(layout_.num_fragments()) {
   CHECK_EQ(static_cast<int>(options_.servers.size()), layout_.num_shards());
   for (int s = 0; s < layout_.num_shards(); ++s) {
     servers_.push_back(std::make_unique<ServerChannel>(
@@ -72,15 +74,18 @@ void ParameterClient::Start(const Operation& operation) {
   const bool has_input = operation.kind != Operation::kPull;
   {
     MutexLock lock(&mu_);
-    CHECK_EQ(unanswered_, 0) << "an operation started before the last one ended";
-    current_.operation = operation;
-    if (has_input) ++current_.sequence;
-    missing_ = static_cast<int64_t>(operation.input.size());
-    outcome_ = Outcome();
-    for (const auto& server : servers_) {
-      server->schedule().Start(has_input);
-      unanswered_ += server->schedule().unanswered();
+    Transfer& transfer = transfers_[operation.fragment];
+    CHECK_EQ(transfer.unanswered, 0) << "an operation started before the last one ended";
+    ServerChannel::Current& current = current_[operation.fragment];
+    current.operation = operation;
+    if (has_input) ++current.sequence;
+    transfer = Transfer();
+    if (has_input) {
+      for (const Range& range : layout_.fragment(operation.fragment)) transfer.missing += range.size();
     }
+    started_ = operation.fragment;
+    for (const auto& server : servers_)
+      transfer.unanswered += server->schedule().Start(has_input, operation.fragment);
   }
   for (const auto& server : servers_) {
     if (!server->IsOpen()) server->Open();
@@ -92,9 +97,10 @@ void ParameterClient::Ready(Range range) {
   bool all_ready;
   {
     MutexLock lock(&mu_);
-    missing_ -= range.size();
-    all_ready = missing_ == 0;
-    if (all_ready) ready_at_ = clock_.Now();
+    Transfer& transfer = transfers_[started_];
+    transfer.missing -= range.size();
+    all_ready = transfer.missing == 0;
+    if (all_ready) transfer.ready_at = clock_.Now();
   }
   for (const auto& server : servers_) {
     if (!Overlap(range, server->range())) continue;
@@ -110,51 +116,60 @@ void ParameterClient::Ready(Range range) {
 }
 
 absl::Status ParameterClient::Await(Range range) {
-  return current_.operation.kind == Operation::kPush ? absl::OkStatus() : WaitFor(range);
+  return current_[0].operation.kind == Operation::kPush ? absl::OkStatus() : WaitFor(0, range);
 }
 
-absl::StatusOr<Parameters::Outcome> ParameterClient::Finish() {
-  if (absl::Status status = WaitFor({0, layout_.size()}); !status.ok()) return status;
+absl::StatusOr<Parameters::Outcome> ParameterClient::Finish(int fragment) {
+  if (absl::Status status = WaitFor(fragment, {0, layout_.size()}); !status.ok()) return status;
   MutexLock lock(&mu_);
-  return outcome_;
+  return transfers_[fragment].outcome;
 }
 
-absl::Status ParameterClient::WaitFor(Range range) {
+bool ParameterClient::IsDone(int fragment) const {
+  MutexLock lock(&mu_);
+  return transfers_[fragment].unanswered == 0 || cancelled_;
+}
+
+int ParameterClient::CountUnanswered(int fragment, Range range) const {
+  const bool all = range == Range{0, layout_.size()};
+  int unanswered = 0;
+  for (const auto& server : servers_)
+    unanswered += all ? server->schedule().unanswered(fragment) : server->schedule().unanswered(range);
+  return unanswered;
+}
+
+absl::Status ParameterClient::WaitFor(int fragment, Range range) {
   double start;
   {
     MutexLock lock(&mu_);
-    int unanswered = 0;
-    for (const auto& server : servers_) unanswered += server->schedule().unanswered(range);
-    if (unanswered == 0 && !cancelled_) return absl::OkStatus();
+    if (CountUnanswered(fragment, range) == 0 && !cancelled_) return absl::OkStatus();
     waiting_ = true;
     moved_at_ = start = clock_.Now();
   }
-  const absl::Status status = WaitForAnswers(range);
+  const absl::Status status = WaitForAnswers(fragment, range);
   // Blocks that are still on their way must not outlive the caller's memory.
   if (!status.ok()) GiveUp();
   const double end = clock_.Now();
   RecordSpan("wait", start, end);
   MutexLock lock(&mu_);
   waiting_ = false;
-  CountWait(start, end);
+  CountWait(fragment, start, end);
   return status;
 }
 
-absl::Status ParameterClient::WaitForAnswers(Range range) {
+absl::Status ParameterClient::WaitForAnswers(int fragment, Range range) {
   while (true) {
     ServerChannel* broken = nullptr;
     {
       MutexLock lock(&mu_);
-      awaited_ = range;
-      awaited_blocks_ = 0;
-      for (const auto& server : servers_) awaited_blocks_ += server->schedule().unanswered(range);
+      awaited_ = {fragment, range, CountUnanswered(fragment, range)};
       changed_.Wait(&mu_, [&] {
         broken = FindBroken();
-        return cancelled_ || awaited_blocks_ == 0 || broken != nullptr;
+        return cancelled_ || awaited_.blocks == 0 || broken != nullptr;
       });
-      awaited_ = Range();
+      awaited_.range = Range();
       if (cancelled_) return absl::CancelledError("the worker was asked to stop");
-      if (awaited_blocks_ == 0) return absl::OkStatus();
+      if (awaited_.blocks == 0) return absl::OkStatus();
     }
     if (absl::Status status = Reopen(broken); !status.ok()) return status;
   }
@@ -187,7 +202,7 @@ void ParameterClient::Cancel() {
 void ParameterClient::GiveUp() {
   for (const auto& server : servers_) server->Close();
   MutexLock lock(&mu_);
-  unanswered_ = 0;
+  for (Transfer& transfer : transfers_) transfer.unanswered = 0;
 }
 
 void ParameterClient::Totals::FillProgress(v1::Progress* progress) const {
@@ -222,21 +237,22 @@ double ParameterClient::stalled_seconds() const {
 
 // --------------------------------------------------------------------------------------------- statistics
 
-bool ParameterClient::AllSent() const {
+bool ParameterClient::AllSent(uint32_t fragment) const {
   return std::all_of(servers_.begin(), servers_.end(),
-                     [](const auto& server) { return server->schedule().unsent() == 0; });
+                     [fragment](const auto& server) { return server->schedule().unsent(fragment) == 0; });
 }
 
-void ParameterClient::CountWait(double from, double to) {
-  double left = std::clamp(left_at_, from, to);
-  if (current_.operation.kind == Operation::kPull) left = from;
-  if (current_.operation.kind == Operation::kPush || !AllSent()) left = to;
+void ParameterClient::CountWait(int fragment, double from, double to) {
+  const Operation::Kind kind = current_[fragment].operation.kind;
+  double left = std::clamp(transfers_[fragment].left_at, from, to);
+  if (kind == Operation::kPull) left = from;
+  if (kind == Operation::kPush || !AllSent(fragment)) left = to;
   totals_.push_seconds += left - from;
   totals_.pull_seconds += to - left;
 }
 
-void ParameterClient::OnTaken() {
-  if (AllSent()) left_at_ = clock_.Now();
+void ParameterClient::OnTaken(uint32_t fragment) {
+  if (AllSent(fragment)) transfers_[fragment].left_at = clock_.Now();
 }
 
 void ParameterClient::OnSent(size_t bytes) {
@@ -244,17 +260,20 @@ void ParameterClient::OnSent(size_t bytes) {
   moved_at_ = clock_.Now();
 }
 
-void ParameterClient::OnAnswered(Range block, const Outcome& outcome, size_t bytes) {
+void ParameterClient::OnAnswered(uint32_t fragment, Range block, const Outcome& outcome, size_t bytes) {
   totals_.bytes_pulled += bytes;
   moved_at_ = clock_.Now();
-  outcome_.staleness = std::max(outcome_.staleness, outcome.staleness);
-  outcome_.late |= outcome.late;
-  outcome_.non_finite |= outcome.non_finite;
-  --unanswered_;
-  const Operation::Kind kind = current_.operation.kind;
+  Transfer& transfer = transfers_[fragment];
+  transfer.outcome.staleness = std::max(transfer.outcome.staleness, outcome.staleness);
+  transfer.outcome.late |= outcome.late;
+  transfer.outcome.non_finite |= outcome.non_finite;
+  --transfer.unanswered;
+  const Operation::Kind kind = current_[fragment].operation.kind;
   const bool round_trip = kind == Operation::kPushPull || kind == Operation::kExchange;
-  if (unanswered_ == 0 && round_trip) totals_.round_trips.Add(1e6 * (clock_.Now() - ready_at_));
-  if (Overlap(block, awaited_) && --awaited_blocks_ == 0) changed_.Notify();
+  if (transfer.unanswered == 0 && round_trip)
+    totals_.round_trips.Add(1e6 * (clock_.Now() - transfer.ready_at));
+  const bool awaited = static_cast<int>(fragment) == awaited_.fragment && Overlap(block, awaited_.range);
+  if (awaited && --awaited_.blocks == 0) changed_.Notify();
 }
 
 }  // namespace catchment

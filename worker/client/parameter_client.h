@@ -72,7 +72,11 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   void Start(const Operation& operation) override;
   void Ready(Range range) override;
   absl::Status Await(Range range) override;
-  absl::StatusOr<Outcome> Finish() override;
+  using Parameters::Finish;
+  absl::StatusOr<Outcome> Finish(int fragment) override;
+  bool IsDone(int fragment) const override;
+  int num_fragments() const override { return layout_.num_fragments(); }
+  std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
 
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const;
@@ -95,39 +99,51 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
 
  private:
   // These require mu_, and record what happens on a channel.
-  void OnTaken() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnTaken(uint32_t fragment) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnSent(size_t bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnAnswered(Range block, const Outcome& outcome, size_t bytes) override
+  void OnAnswered(uint32_t fragment, Range block, const Outcome& outcome, size_t bytes) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnStreamClosed() override { changed_.Notify(); }
 
   v1::Hello HelloTo(int shard) const;
-  absl::Status WaitFor(Range range);
-  absl::Status WaitForAnswers(Range range);
+  // The state of a fragment's operation.
+  struct Transfer {
+    int64_t missing = 0;  // values of the input that are not Ready
+    int unanswered = 0;   // blocks, over all shards
+    double ready_at = 0;  // when all of the input was Ready
+    double left_at = 0;   // when the last block left
+    Outcome outcome;
+  };
+  // The blocks of a fragment that hold some of these values, for which the caller waits.
+  struct Awaited {
+    int fragment = 0;
+    Range range;
+    int blocks = 0;  // unanswered
+  };
+
+  absl::Status WaitFor(int fragment, Range range);
+  absl::Status WaitForAnswers(int fragment, Range range);
+  int CountUnanswered(int fragment, Range range) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns a channel whose stream is broken; null: there is none.
   ServerChannel* FindBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Reopen(ServerChannel* server);
   void GiveUp();
 
-  bool AllSent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CountWait(double from, double to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllSent(uint32_t fragment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountWait(int fragment, double from, double to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const ParameterLayout& layout_;
   const Clock& clock_;
   CompletionThread connections_;
 
-  ServerChannel::Current current_;
+  std::vector<ServerChannel::Current> current_;  // by fragment
 
   mutable Mutex mu_;
   CondVar changed_;
-  int64_t missing_ ABSL_GUARDED_BY(mu_) = 0;     // values of the input that are not Ready
-  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;      // blocks, over all shards
-  Range awaited_ ABSL_GUARDED_BY(mu_);           // by the caller
-  int awaited_blocks_ ABSL_GUARDED_BY(mu_) = 0;  // of it, unanswered
-  double ready_at_ ABSL_GUARDED_BY(mu_) = 0;     // when all of the input was Ready
-  double left_at_ ABSL_GUARDED_BY(mu_) = 0;      // when the last block left
-  Outcome outcome_ ABSL_GUARDED_BY(mu_);
+  std::vector<Transfer> transfers_ ABSL_GUARDED_BY(mu_);  // by fragment
+  int started_ ABSL_GUARDED_BY(mu_) = 0;                  // the fragment whose input becomes Ready
+  Awaited awaited_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // the caller, since moved_at_ or longer
   double moved_at_ ABSL_GUARDED_BY(mu_) = 0;

@@ -41,8 +41,9 @@ v1::Block::Operation OnTheWire(Parameters::Operation::Kind kind) {
 
 }  // namespace
 
-ServerChannel::ServerChannel(Options options, const ParameterLayout* layout, const Current* current,
-                             grpc::CompletionQueue* queue, Mutex* mu, Owner* owner)
+ServerChannel::ServerChannel(Options options, const ParameterLayout* layout,
+                             const std::vector<Current>* current, grpc::CompletionQueue* queue, Mutex* mu,
+                             Owner* owner)
     : options_(std::move(options)),
       index_(static_cast<int>(options_.hello.shard())),
       layout_(*layout),
@@ -118,7 +119,7 @@ bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
     const int block = schedule_.Next();
     if (block == BlockSchedule::kNone) return false;
     *header = HeaderOf(block);
-    owner_.OnTaken();
+    owner_.OnTaken(FragmentOf(block));
   }
   *payload = Encode(header);
   MutexLock lock(&mu_);
@@ -128,10 +129,11 @@ bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
 }
 
 BlockHeader ServerChannel::HeaderOf(int block) const {
-  const Parameters::Operation& operation = current_.operation;
+  const Current& current = CurrentOf(block);
+  const Parameters::Operation& operation = current.operation;
   const bool pull = operation.kind == Parameters::Operation::kPull;
   return {.operation = OnTheWire(operation.kind),
-          .sequence = pull ? 0 : current_.sequence,
+          .sequence = pull ? 0 : current.sequence,
           .version = pull ? operation.min_version : versions_[block],
           .block = static_cast<uint32_t>(block),
           .samples = operation.samples,
@@ -139,9 +141,10 @@ BlockHeader ServerChannel::HeaderOf(int block) const {
 }
 
 absl::string_view ServerChannel::Encode(BlockHeader* header) {
-  if (current_.operation.kind == Parameters::Operation::kPull) return {};
+  const Parameters::Operation& operation = CurrentOf(header->block).operation;
+  if (operation.kind == Parameters::Operation::kPull) return {};
   const Range range = layout_.block(index_, static_cast<int>(header->block));
-  const absl::Span<const float> values = current_.operation.input.subspan(range.begin, range.size());
+  const absl::Span<const float> values = operation.input.subspan(range.begin, range.size());
   const Codec& codec = encoder_.codec();
   if (codec.is_plain()) return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
   Encoded& last = encoded_[header->block];
@@ -156,10 +159,11 @@ absl::string_view ServerChannel::Encode(BlockHeader* header) {
 }
 
 absl::Status ServerChannel::Decode(const BlockHeader& header, const PayloadView& payload) {
-  if (current_.operation.kind == Parameters::Operation::kPush) return absl::OkStatus();
+  const Parameters::Operation& operation = CurrentOf(header.block).operation;
+  if (operation.kind == Parameters::Operation::kPush) return absl::OkStatus();
   if (header.fate == v1::Block::NON_FINITE && payload.size() == 0) return absl::OkStatus();
   const Range range = layout_.block(index_, static_cast<int>(header.block));
-  const absl::Span<float> out = current_.operation.output.subspan(range.begin, range.size());
+  const absl::Span<float> out = operation.output.subspan(range.begin, range.size());
   if (const auto decoded = pull_.Decode(payload, header.scale, out); !decoded.ok()) {
     return absl::InternalError(
         absl::StrCat("server ", index_, ", block ", header.block, ": ", decoded.status().message()));
@@ -169,11 +173,11 @@ absl::Status ServerChannel::Decode(const BlockHeader& header, const PayloadView&
 }
 
 absl::Status ServerChannel::CheckAsked(const BlockHeader& header) const {
-  const Parameters::Operation& operation = current_.operation;
-  const uint64_t sequence = operation.kind == Parameters::Operation::kPull ? 0 : current_.sequence;
-  if (schedule_.OnItsWay(header.block) && header.operation == OnTheWire(operation.kind) &&
-      header.sequence == sequence) {
-    return absl::OkStatus();
+  if (schedule_.OnItsWay(header.block)) {
+    const Current& current = CurrentOf(header.block);
+    const Parameters::Operation::Kind kind = current.operation.kind;
+    const uint64_t sequence = kind == Parameters::Operation::kPull ? 0 : current.sequence;
+    if (header.operation == OnTheWire(kind) && header.sequence == sequence) return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("server ", index_, " sent an answer without a request"));
 }
@@ -192,7 +196,7 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   schedule_.Answered(block);
   broken_since_ = 0;
   pause_.Reset();
-  owner_.OnAnswered(layout_.block(index_, block),
+  owner_.OnAnswered(FragmentOf(header.block), layout_.block(index_, block),
                     {header.staleness, header.fate == v1::Block::LATE, header.fate == v1::Block::NON_FINITE},
                     payload.size());
   return absl::OkStatus();

@@ -37,16 +37,18 @@ class ServerChannel final : public ShardStream::Owner {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // A block was taken from the schedule to be sent.
-    virtual void OnTaken() = 0;
+    // A block of the fragment was taken from the schedule to be sent.
+    virtual void OnTaken(uint32_t fragment) = 0;
     // A block with a payload of `bytes` is being sent.
     virtual void OnSent(size_t bytes) = 0;
-    // `block` was answered with a payload of `bytes`.
-    virtual void OnAnswered(Range block, const Parameters::Outcome& outcome, size_t bytes) = 0;
+    // `block` of the fragment was answered with a payload of `bytes`.
+    virtual void OnAnswered(uint32_t fragment, Range block, const Parameters::Outcome& outcome,
+                            size_t bytes) = 0;
     virtual void OnStreamClosed() = 0;
   };
 
-  // The operation that all channels of a client execute. It changes only while no stream awaits an answer.
+  // The operation of a fragment that all channels of a client execute. It changes only while no stream awaits
+  // an answer to it.
   struct Current {
     Parameters::Operation operation;
     uint64_t sequence = 0;  // of the last push or exchange
@@ -59,8 +61,8 @@ class ServerChannel final : public ShardStream::Owner {
     v1::Compression compression;
   };
 
-  // All pointers outlive the channel. `mu` is the lock of the owner.
-  ServerChannel(Options options, const ParameterLayout* layout, const Current* current,
+  // All pointers outlive the channel. `current`: by fragment. `mu` is the lock of the owner.
+  ServerChannel(Options options, const ParameterLayout* layout, const std::vector<Current>* current,
                 grpc::CompletionQueue* queue, Mutex* mu, Owner* owner);
 
   // Opens a new stream. The channel has none.
@@ -103,6 +105,8 @@ class ServerChannel final : public ShardStream::Owner {
   void OnClosed(const absl::Status& status) override;
 
   std::string name() const;
+  uint32_t FragmentOf(uint32_t block) const { return layout_.FragmentsOfBlocks(index_)[block]; }
+  const Current& CurrentOf(uint32_t block) const { return current_[FragmentOf(block)]; }
   BlockHeader HeaderOf(int block) const;
   // Returns a block's values as bytes, and sets their scale. They are the same whenever the block is sent
   // again.
@@ -117,7 +121,7 @@ class ServerChannel final : public ShardStream::Owner {
   const Options options_;
   const int index_;
   const ParameterLayout& layout_;
-  const Current& current_;
+  const std::vector<Current>& current_;
   grpc::CompletionQueue* const queue_;
   Mutex& mu_;
   Owner& owner_;

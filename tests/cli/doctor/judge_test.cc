@@ -166,7 +166,7 @@ v1::GetJobReply ReplyOf(const std::string& build, uint32_t protocol) {
 }
 
 TEST(JudgeVersionTest, OtherProtocolFailsAndOtherBuildIsAWarning) {
-  constexpr uint32_t kOurs = 6;
+  constexpr uint32_t kOurs = 7;
   ExpectOk(JudgeVersion("0.1.0", std::nullopt), "0.1.0");
   ExpectOk(JudgeVersion("0.1.0", ReplyOf("0.1.0", kOurs)), "0.1.0, as the master");
   ExpectWarn(JudgeVersion("0.1.0", ReplyOf("0.1.1", kOurs)), "the master's is 0.1.1", "same version");

@@ -45,7 +45,9 @@ TEST(CheckLocalStepsTest, WhatTheErrorSaysMakesTheJobFit) {
 
 TEST(CheckLocalStepsTest, OtherContributionsHaveNone) {
   for (const char* preset : {"sync", "downpour", "dana", "gem"}) {
-    EXPECT_THAT(Error(preset), HasSubstr("use the preset local_sgd, diloco, muloco or easgd")) << preset;
+    EXPECT_THAT(Error(preset),
+                HasSubstr("use the preset local_sgd, diloco, streaming_diloco, muloco or easgd"))
+        << preset;
   }
 }
 
@@ -60,8 +62,8 @@ TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
     EXPECT_TRUE(ApplyOverrides(overrides, &job).ok());
     return FillDefaultsAndValidate(job);
   };
-  for (const char* preset :
-       {"local_sgd", "diloco", "muloco", "fedbuff", "diloco_async", "easgd", "easgd_sync", "eamsgd"}) {
+  for (const char* preset : {"local_sgd", "diloco", "streaming_diloco", "muloco", "fedbuff", "diloco_async",
+                             "easgd", "easgd_sync", "eamsgd"}) {
     const auto job = filled({std::string("algorithm.preset=") + preset});
     ASSERT_TRUE(job.ok()) << preset << ": " << job.status();
     EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset;

@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -422,6 +423,45 @@ TEST_F(MasterTest, LeasesHaveTheLocalStepsOfTheWorkersSpeed) {
   Worker other = Join();
   ASSERT_EQ(Next(&other), v1::Lease::GRANTED);
   EXPECT_EQ(other.lease.local_steps(), 0u);
+}
+
+TEST_F(MasterTest, OnlyTheLastLeaseOfASynchronousJobIsMarkedAsLast) {
+  Start(MakeJob({.epochs = 40}));
+  Worker worker = Join();
+  std::vector<bool> last;
+  while (Next(&worker) == v1::Lease::GRANTED) {
+    last.push_back(worker.lease.last());
+    DoLease({&worker});
+    Exchange();
+  }
+  ASSERT_GT(last.size(), 1u);
+  EXPECT_TRUE(last.back());
+  EXPECT_EQ(std::count(last.begin(), last.end(), true), 1);
+}
+
+// Fragments that are in flight have different versions.
+TEST_F(MasterTest, WorkersThatOverlapSettleWhereACheckpointIsTaken) {
+  for (const uint32_t overlap : {0, 1}) {
+    v1::Job job = MakeJob({.epochs = 40, .every_updates = 5});
+    v1::PseudoGradient* const contribution =
+        job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient();
+    contribution->set_local_steps(2);
+    contribution->set_overlap_steps(overlap);
+    Start(job);
+    Worker worker = Join();
+    int settled = 0, leases = 0;
+    while (Next(&worker) == v1::Lease::GRANTED) {
+      ++leases;
+      if (worker.lease.settle()) {
+        ++settled;
+        EXPECT_EQ(worker.lease.first_version(), master_->Command().checkpoint_version());
+      }
+      DoLease({&worker});
+      Exchange();
+    }
+    EXPECT_GT(leases, 2);
+    EXPECT_EQ(settled > 0, overlap > 0);
+  }
 }
 
 // The answer when a waiting call is reconsidered, and whether the conditions have changed since.

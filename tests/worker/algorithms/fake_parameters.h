@@ -42,13 +42,15 @@ class FakeParameters : public Parameters {
     under_way_ = result_.ok();
     return result_.status();
   }
-  absl::StatusOr<Outcome> Finish() final {
+  absl::StatusOr<Outcome> Finish(int /*fragment*/) final {
     CHECK(under_way_);
     CHECK_EQ(missing_, 0u) << "values are not ready";
     events_.push_back("finish");
     under_way_ = false;
     return result_;
   }
+
+  bool IsDone(int /*fragment*/) const final { return !under_way_ || missing_ == 0; }
 
   bool in_flight() const { return under_way_; }
   std::vector<std::string> TakeEvents() { return std::exchange(events_, {}); }

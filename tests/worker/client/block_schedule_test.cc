@@ -51,6 +51,29 @@ TEST(BlockScheduleTest, BlockIsReadyWhenTheLastOfItsValuesIs) {
   EXPECT_EQ(Drain(&schedule), Blocks{4});
 }
 
+TEST(BlockScheduleTest, FragmentsHaveOperationsOfTheirOwnAndTheFirstOneGoesFirst) {
+  // Chunks of 32 values, of fragments 0 and 1 in turn.
+  const auto layout = *ParameterLayout::Create({{"w", {256}}}, 1, 16, Cuts::kAnywhere, 2);
+  BlockSchedule schedule(&layout, 0);
+  EXPECT_EQ(schedule.Start(true, 1), 8);
+  EXPECT_EQ(schedule.Start(true, 0), 8);
+  EXPECT_EQ(schedule.unanswered(), 16);
+  EXPECT_TRUE(schedule.Ready({0, 64}));
+  EXPECT_EQ(Drain(&schedule), (Blocks{2, 3, 0, 1})) << "fragment 1 was started first";
+  EXPECT_EQ(schedule.unsent(0u), 6);
+  EXPECT_EQ(schedule.unsent(1u), 6);
+  for (const int block : {2, 3}) schedule.Answered(block);
+  EXPECT_EQ(schedule.unanswered(1u), 6);
+  EXPECT_EQ(schedule.unanswered(0u), 8);
+  schedule.SendAgain();
+  EXPECT_EQ(Drain(&schedule), (Blocks{0, 1}));
+  EXPECT_TRUE(schedule.Ready({96, 128}));
+  EXPECT_EQ(schedule.Start(true, 1), 8) << "instead of its operation in progress";
+  EXPECT_EQ(schedule.Next(), BlockSchedule::kNone);
+  EXPECT_EQ(schedule.unsent(0u), 6);
+  EXPECT_EQ(schedule.unanswered(), 16);
+}
+
 TEST(BlockScheduleTest, ValuesOfOtherShardsDoNotCount) {
   const ParameterLayout layout = Layout();
   BlockSchedule first(&layout, 0), second(&layout, 1);
