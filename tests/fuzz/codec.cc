@@ -16,7 +16,7 @@ namespace {
 
 void Test(FuzzInput in) {
   v1::Compression compression;
-  compression.set_push(static_cast<v1::Compression::Codec>(1 + in.Below(v1::Compression::Codec_MAX)));
+  compression.set_push(static_cast<v1::Compression::Codec>(in.Below(v1::Compression::Codec_MAX + 1)));
   compression.set_top_k_fraction(0.1f);
   const Codec codec = Codec::ForPush(compression);
   const auto n = static_cast<int64_t>(1 + in.Number(2) % 4096);
