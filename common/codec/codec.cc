@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/error_feedback.h"
 #include "common/codec/formats.h"
+#include "common/codec/scaled_groups.h"
 #include "common/codec/top_k.h"
 
 namespace catchment {
@@ -17,11 +19,12 @@ Codec Codec::ForPush(const v1::Compression& compression) {
 }
 
 Codec Codec::ForPull(const v1::Compression& compression) {
-  CHECK_NE(compression.pull(), v1::Compression::TOP_K);
+  CHECK(!HasErrorFeedback(compression.pull())) << v1::Compression::Codec_Name(compression.pull());
   return Codec(compression.pull(), 0);
 }
 
 size_t Codec::PayloadBytes(int64_t n) const {
+  if (const GroupFormat* format = FindGroupFormat(kind_)) return format->PayloadBytes(n);
   switch (kind_) {
     case v1::Compression::BFLOAT16:
     case v1::Compression::FLOAT16:
@@ -34,6 +37,7 @@ size_t Codec::PayloadBytes(int64_t n) const {
 }
 
 float Codec::Encode(absl::Span<const float> values, char* out) const {
+  CHECK(!HasErrorFeedback(kind_)) << v1::Compression::Codec_Name(kind_) << " is encoded by PushEncoder";
   float scale = 1;
   switch (kind_) {
     case v1::Compression::BFLOAT16:
@@ -43,12 +47,16 @@ float Codec::Encode(absl::Span<const float> values, char* out) const {
       scale = ScaleForFloat16(values);
       EncodeFloat16(values, scale, out);
       break;
-    case v1::Compression::TOP_K:
-      LOG(FATAL) << "TOP_K is encoded by PushEncoder";
     default:
       std::memcpy(out, values.data(), sizeof(float) * values.size());
   }
   return scale;
+}
+
+void Codec::EncodeZeros(int64_t n, char* out) const {
+  if (kind_ == v1::Compression::TOP_K) return EncodeTopKZeros(TopKCount(top_k_fraction_, n), out);
+  // In all other formats zeros have no bits.
+  std::memset(out, 0, PayloadBytes(n));
 }
 
 absl::Status Codec::Check(const PayloadView& payload, float scale, int64_t n) const {
@@ -70,6 +78,7 @@ absl::Status Codec::Check(const PayloadView& payload, float scale, int64_t n) co
 absl::StatusOr<bool> Codec::Decode(const PayloadView& payload, float scale, absl::Span<float> out) const {
   const int64_t n = static_cast<int64_t>(out.size());
   if (absl::Status status = Check(payload, scale, n); !status.ok()) return status;
+  if (const GroupFormat* format = FindGroupFormat(kind_)) return DecodeScaledGroups(*format, payload, out);
   switch (kind_) {
     case v1::Compression::BFLOAT16:
       return DecodeBfloat16(payload, out.data());

@@ -4,7 +4,7 @@
 //
 // Shapes: a block's n float32 values; a payload has PayloadBytes(n) bytes.
 // Threads: safe. Allocates nothing but the text of an error.
-// Source: see formats.h and top_k.h.
+// Source: see formats.h, top_k.h and scaled_groups.h.
 #ifndef CATCHMENT_COMMON_CODEC_CODEC_H_
 #define CATCHMENT_COMMON_CODEC_CODEC_H_
 
@@ -30,9 +30,11 @@ class Codec {
 
   size_t PayloadBytes(int64_t n) const;
 
-  // Writes the payload of `values` to `out` and returns its Block.scale. Not for TOP_K, which needs a
-  // residual: see PushEncoder (common/codec/push_encoder.h).
+  // Writes the payload of `values` to `out` and returns its Block.scale. Not for codecs with error feedback,
+  // which need a residual: see PushEncoder (common/codec/push_encoder.h).
   float Encode(absl::Span<const float> values, char* out) const;
+  // Writes the payload of n zeros, for a contribution that is not part of the update. Block.scale is 1.
+  void EncodeZeros(int64_t n, char* out) const;
 
   // Writes all of `out`. Returns true if all values are finite. Errors: InvalidArgument with the reason if
   // the payload is not one of a block with that number of values; `out` is then undefined.

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/types/span.h"
 #include "common/wire/block_frame.h"
@@ -80,6 +81,19 @@ void ForEachRun(PayloadView payload, Convert convert) {
       convert(one, 1);
     }
   }
+}
+
+// Reads the first value of a payload and drops it. The payload has at least sizeof(T) bytes.
+template <typename T>
+T TakeOne(PayloadView* payload) {
+  T value;
+  if (const absl::string_view head = payload->front(); head.size() >= sizeof(T)) {
+    std::memcpy(&value, head.data(), sizeof(T));
+    payload->Skip(sizeof(T));
+  } else {
+    payload->Take(sizeof(T), &value);
+  }
+  return value;
 }
 
 }  // namespace catchment

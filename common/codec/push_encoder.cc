@@ -1,19 +1,28 @@
 #include "common/codec/push_encoder.h"
 
+#include "common/codec/error_feedback.h"
+#include "common/codec/scaled_groups.h"
+
 namespace catchment {
 
 PushEncoder::PushEncoder(const v1::Compression& compression, int64_t num_parameters)
     : codec_(Codec::ForPush(compression)),
       top_k_fraction_(compression.top_k_fraction()),
-      residual_(codec_.kind() == v1::Compression::TOP_K ? num_parameters : 0) {}
+      residual_decay_(compression.has_residual_decay() ? compression.residual_decay() : 1),
+      residual_(HasErrorFeedback(codec_.kind()) ? num_parameters : 0) {}
 
 float PushEncoder::Encode(int64_t begin, absl::Span<const float> gradient, uint32_t samples, char* out) {
-  if (codec_.kind() != v1::Compression::TOP_K) return codec_.Encode(gradient, out);
-  const int64_t k = TopKCount(top_k_fraction_, gradient.size());
+  if (!HasErrorFeedback(codec_.kind())) return codec_.Encode(gradient, out);
+  const int64_t n = static_cast<int64_t>(gradient.size());
   if (samples == 0) {
-    EncodeTopKZeros(k, out);
+    codec_.EncodeZeros(n, out);
+    return 1;
+  }
+  const absl::Span<float> residual = absl::MakeSpan(residual_).subspan(begin, n);
+  if (const GroupFormat* format = FindGroupFormat(codec_.kind())) {
+    EncodeScaledGroups(*format, gradient, residual_decay_, residual, out);
   } else {
-    top_k_.Encode(gradient, absl::MakeSpan(residual_).subspan(begin, gradient.size()), k, out);
+    top_k_.Encode(gradient, residual_decay_, residual, TopKCount(top_k_fraction_, n), out);
   }
   return 1;
 }

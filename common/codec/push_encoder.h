@@ -1,5 +1,5 @@
-// Encodes a worker's pushes, with the residuals that TOP_K's error feedback needs: one for each parameter,
-// zero at first. A block of a push is encoded only once: keep the payload until it is answered, and send the
+// Encodes a worker's pushes, with the residuals of codecs with error feedback: one for each parameter, zero
+// at first. A block of a push is encoded only once: keep the payload until it is answered, and send the
 // same bytes when it has to be sent again.
 //
 // The residual belongs to the worker: it is lost when the worker leaves, unless a checkpoint has it
@@ -26,7 +26,7 @@ class PushEncoder {
   PushEncoder(const v1::Compression& compression, int64_t num_parameters);
 
   const Codec& codec() const { return codec_; }
-  // Empty but for TOP_K.
+  // Empty for codecs without error feedback.
   absl::Span<float> residual() { return absl::MakeSpan(residual_); }
 
   // Writes the payload of one block, whose first value is parameter `begin`, to `out`, which has room for
@@ -37,8 +37,9 @@ class PushEncoder {
  private:
   const Codec codec_;
   const float top_k_fraction_;
+  const float residual_decay_;
   TopKEncoder top_k_;
-  std::vector<float> residual_;  // empty except for TOP_K
+  std::vector<float> residual_;
 };
 
 }  // namespace catchment

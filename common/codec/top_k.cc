@@ -32,18 +32,6 @@ T Load(const char* in, int64_t index) {
   return value;
 }
 
-template <typename T>
-T TakeOne(PayloadView* payload) {
-  T value;
-  if (const absl::string_view head = payload->front(); head.size() >= sizeof(T)) {
-    std::memcpy(&value, head.data(), sizeof(T));
-    payload->Skip(sizeof(T));
-  } else {
-    payload->Take(sizeof(T), &value);
-  }
-  return value;
-}
-
 absl::Status WrongIndex(int64_t j, uint32_t index, size_t next, size_t n) {
   const std::string which = absl::StrCat("index ", j, " of the payload is ", index);
   if (index >= n)
@@ -52,9 +40,9 @@ absl::Status WrongIndex(int64_t j, uint32_t index, size_t next, size_t n) {
       absl::StrCat(which, "; it must be at least ", next, ", for indices ascend"));
 }
 
-void Add(absl::Span<const float> gradient, float* __restrict residual) {
+void Add(absl::Span<const float> gradient, float decay, float* __restrict residual) {
   const float* __restrict g = gradient.data();
-  for (size_t i = 0; i < gradient.size(); ++i) residual[i] += g[i];
+  for (size_t i = 0; i < gradient.size(); ++i) residual[i] = decay * residual[i] + g[i];
 }
 
 }  // namespace
@@ -65,21 +53,21 @@ int64_t TopKCount(float fraction, int64_t n) {
 
 // Returns the expected rank of the k-th largest value among the samples, plus three standard deviations: a
 // bound that is too high costs a second pass, one that is too low only more candidates.
-uint32_t TopKEncoder::GuessLowerBound(absl::Span<const float> gradient, absl::Span<const float> residual,
-                                      int64_t k) {
+uint32_t TopKEncoder::GuessLowerBound(absl::Span<const float> gradient, float decay,
+                                      absl::Span<const float> residual, int64_t k) {
   const size_t samples = gradient.size() / kSampling;
   const double expected = static_cast<double>(k) / kSampling;
   const double rank = expected + 3 * std::sqrt(expected) + 3;
   if (rank >= samples) return 0;
   for (size_t i = 0; i < samples; ++i) {
-    magnitudes_[i] = MagnitudeBits(residual[i * kSampling] + gradient[i * kSampling]);
+    magnitudes_[i] = MagnitudeBits(decay * residual[i * kSampling] + gradient[i * kSampling]);
   }
   const auto begin = magnitudes_.begin(), nth = begin + static_cast<int64_t>(rank);
   std::nth_element(begin, nth, begin + samples, std::greater<>());
   return *nth;
 }
 
-void TopKEncoder::Gather(absl::Span<const float> gradient, absl::Span<const float> residual,
+void TopKEncoder::Gather(absl::Span<const float> gradient, float decay, absl::Span<const float> residual,
                          uint32_t lower_bound) {
   const float* __restrict g = gradient.data();
   const float* __restrict r = residual.data();
@@ -88,7 +76,7 @@ void TopKEncoder::Gather(absl::Span<const float> gradient, absl::Span<const floa
   size_t found = 0;
   const auto gather = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
-      const uint32_t magnitude = MagnitudeBits(r[i] + g[i]);
+      const uint32_t magnitude = MagnitudeBits(decay * r[i] + g[i]);
       candidates[found] = static_cast<uint32_t>(i);
       magnitudes[found] = magnitude;
       found += magnitude >= lower_bound;
@@ -97,7 +85,7 @@ void TopKEncoder::Gather(absl::Span<const float> gradient, absl::Span<const floa
   const size_t n = gradient.size(), whole = n - n % kGroup;
   for (size_t i = 0; i < whole; i += kGroup) {
     uint32_t any = 0;
-    for (size_t j = i; j < i + kGroup; ++j) any |= MagnitudeBits(r[j] + g[j]) >= lower_bound;
+    for (size_t j = i; j < i + kGroup; ++j) any |= MagnitudeBits(decay * r[j] + g[j]) >= lower_bound;
     if (any) gather(i, i + kGroup);
   }
   gather(whole, n);
@@ -110,7 +98,8 @@ TopKEncoder::Threshold TopKEncoder::FindThreshold(int64_t k) {
   return {*kth, std::count(begin, kth + 1, *kth)};
 }
 
-void TopKEncoder::Encode(absl::Span<const float> gradient, absl::Span<float> residual, int64_t k, char* out) {
+void TopKEncoder::Encode(absl::Span<const float> gradient, float decay, absl::Span<float> residual, int64_t k,
+                         char* out) {
   const size_t n = gradient.size();
   CHECK_EQ(n, residual.size());
   CHECK(k >= 1 && static_cast<size_t>(k) <= n) << k << " of " << n;
@@ -118,21 +107,21 @@ void TopKEncoder::Encode(absl::Span<const float> gradient, absl::Span<float> res
     candidates_.resize(n);
     magnitudes_.resize(n);
   }
-  Gather(gradient, residual, GuessLowerBound(gradient, residual, k));
-  if (num_candidates_ < static_cast<size_t>(k)) Gather(gradient, residual, 0);
+  Gather(gradient, decay, residual, GuessLowerBound(gradient, decay, residual, k));
+  if (num_candidates_ < static_cast<size_t>(k)) Gather(gradient, decay, residual, 0);
   // A value that is not finite would be among the k.
-  if (!Write(gradient, residual, k, FindThreshold(k), out)) return;
-  Add(gradient, residual.data());
+  if (!Write(gradient, decay, residual, k, FindThreshold(k), out)) return;
+  Add(gradient, decay, residual.data());
   for (int64_t j = 0; j < k; ++j) residual[Load<uint32_t>(out, j)] = 0;
 }
 
-bool TopKEncoder::Write(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k,
-                        Threshold threshold, char* out) const {
+bool TopKEncoder::Write(absl::Span<const float> gradient, float decay, absl::Span<const float> residual,
+                        int64_t k, Threshold threshold, char* out) const {
   bool finite = true;
   int64_t written = 0;
   for (size_t c = 0; c < num_candidates_; ++c) {
     const uint32_t index = candidates_[c];
-    const float value = residual[index] + gradient[index];
+    const float value = decay * residual[index] + gradient[index];
     const uint32_t magnitude = MagnitudeBits(value);
     if (magnitude < threshold.bits || (magnitude == threshold.bits && threshold.ties-- <= 0)) continue;
     Store(index, out, written);

@@ -1,7 +1,7 @@
 // Payloads of the k values of a block with the largest magnitudes, with error feedback: values that are not
-// sent are added to the next gradient, so that they are only delayed.
+// sent are added to the next gradient, so that with decay 1 they are only delayed.
 //
-//   a = residual + gradient
+//   a = decay * residual + gradient
 //   send the k largest |a|, with their indices
 //   residual = a if it was not sent, 0 if it was sent
 //
@@ -16,7 +16,8 @@
 // Source: Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with memory", arXiv:1809.07599 (here the servers'
 // optimizer applies the learning rate, after the selection); Seide et al. 2014, "1-bit stochastic gradient
 // descent" for error feedback; Lin et al. 2018, "Deep gradient compression", arXiv:1712.01887, whose momentum
-// correction is omitted, because momentum is on the servers. The selection is exact in each block.
+// correction is omitted, because momentum is on the servers. The selection is exact in each block. For decay:
+// Sarfi et al. 2025, "SparseLoCo", arXiv:2508.15706.
 #ifndef CATCHMENT_COMMON_CODEC_TOP_K_H_
 #define CATCHMENT_COMMON_CODEC_TOP_K_H_
 
@@ -39,7 +40,8 @@ class TopKEncoder {
  public:
   // `gradient` and `residual` have the same number of values. `out` has room for TopKBytes(k); k is at least
   // 1 and at most the number of values.
-  void Encode(absl::Span<const float> gradient, absl::Span<float> residual, int64_t k, char* out);
+  void Encode(absl::Span<const float> gradient, float decay, absl::Span<float> residual, int64_t k,
+              char* out);
 
  private:
   // The selected values: all with MagnitudeBits above `bits`, and the first `ties` of those that are equal to
@@ -49,11 +51,13 @@ class TopKEncoder {
     int64_t ties = 0;
   };
 
-  uint32_t GuessLowerBound(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k);
-  void Gather(absl::Span<const float> gradient, absl::Span<const float> residual, uint32_t lower_bound);
+  uint32_t GuessLowerBound(absl::Span<const float> gradient, float decay, absl::Span<const float> residual,
+                           int64_t k);
+  void Gather(absl::Span<const float> gradient, float decay, absl::Span<const float> residual,
+              uint32_t lower_bound);
   Threshold FindThreshold(int64_t k);
   // Returns true if all written values are finite.
-  bool Write(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k,
+  bool Write(absl::Span<const float> gradient, float decay, absl::Span<const float> residual, int64_t k,
              Threshold threshold, char* out) const;
 
   // The candidates for the k largest: their indices, ascending, and their magnitudes.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/codec/codec.h"
+#include "common/codec/error_feedback.h"
 #include "common/codec/push_encoder.h"
 #include "common/command_line.h"
 #include "common/random.h"
@@ -23,13 +24,13 @@ namespace {
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:codecs -- [flags]
 
 Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding
-what is pushed (TOP_K with its residual), decoding what came in pieces of 16 KiB, the check for NaN and
+what is pushed (with the residual of error feedback), decoding what came in pieces of 16 KiB, the check for NaN and
 infinity included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and written
 together. Figures are medians over the rounds. "memory": 64 MiB of values, one block after the other. "cache":
 one block of 64 KiB again and again.
 
-GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for TOP_K's encoding 8
-more for the residual.
+GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for encoding with error
+feedback 8 more for the residual.
 )";
 
 constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default
@@ -45,7 +46,8 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const auto codec : {v1::Compression::FLOAT32, v1::Compression::BFLOAT16, v1::Compression::FLOAT16}) {
+  for (const auto codec : {v1::Compression::FLOAT32, v1::Compression::BFLOAT16, v1::Compression::FLOAT16,
+                           v1::Compression::INT8, v1::Compression::E2M1, v1::Compression::E3M0}) {
     v1::Compression compression;
     compression.set_push(codec);
     cases.push_back({v1::Compression::Codec_Name(codec), compression});
@@ -169,7 +171,7 @@ nlohmann::ordered_json Measure(const Way& way, const Memory& memory, int rounds)
 void MeasureBothWays(const Case& c, int rounds, Memory* memory, std::vector<nlohmann::ordered_json>* rows) {
   Subject subject(c, memory);
   const double payload = static_cast<double>(subject.codec().PayloadBytes(kBlock)) / kBlock;
-  const double residual = c.compression.push() == v1::Compression::TOP_K ? 8 : 0;
+  const double residual = HasErrorFeedback(c.compression.push()) ? 8 : 0;
   // Decoding comes after, and finds what encoding has left.
   rows->push_back(Measure({c.name, "encode", payload, 4 + payload + residual,
                            [&](int64_t begin, int64_t n) { subject.Encode(begin, n); },

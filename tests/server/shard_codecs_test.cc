@@ -113,7 +113,8 @@ TEST_P(PushCodecTest, OnlyWhatIsNotFiniteIsRefusedAsSuch) {
 
 INSTANTIATE_TEST_SUITE_P(All, PushCodecTest,
                          testing::Values(v1::Compression::FLOAT32, v1::Compression::BFLOAT16,
-                                         v1::Compression::FLOAT16, v1::Compression::TOP_K),
+                                         v1::Compression::FLOAT16, v1::Compression::TOP_K,
+                                         v1::Compression::INT8, v1::Compression::E2M1, v1::Compression::E3M0),
                          [](const auto& info) { return v1::Compression::Codec_Name(info.param); });
 
 class PullCodecTest : public testing::TestWithParam<v1::Compression::Codec> {};

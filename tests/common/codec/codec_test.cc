@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "common/codec/error_feedback.h"
 #include "common/codec/push_encoder.h"
+#include "common/codec/scaled_groups.h"
 #include "tests/common/codec/payloads.h"
 
 namespace catchment {
@@ -48,7 +50,9 @@ class EveryCodec : public ::testing::TestWithParam<v1::Compression::Codec> {
 
 INSTANTIATE_TEST_SUITE_P(Codec, EveryCodec,
                          ::testing::Values(v1::Compression::FLOAT32, v1::Compression::BFLOAT16,
-                                           v1::Compression::FLOAT16, v1::Compression::TOP_K),
+                                           v1::Compression::FLOAT16, v1::Compression::TOP_K,
+                                           v1::Compression::INT8, v1::Compression::E2M1,
+                                           v1::Compression::E3M0),
                          [](const auto& info) { return v1::Compression::Codec_Name(info.param); });
 
 TEST_P(EveryCodec, TakesPayloadsHoweverTheyAreCut) {
@@ -57,6 +61,9 @@ TEST_P(EveryCodec, TakesPayloadsHoweverTheyAreCut) {
   const std::vector<float> expected = values_;
   if (GetParam() == v1::Compression::TOP_K) {
     EXPECT_EQ(expected, (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 11}));
+  } else if (const GroupFormat* format = FindGroupFormat(GetParam())) {
+    const float bound = 11 * (format->bits == 8 ? 0.5f / 127 : 0.25f);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(expected[i], numbers_[i], bound) << i;
   } else {
     EXPECT_EQ(expected, numbers_) << "all have few bits";
   }
@@ -133,7 +140,8 @@ TEST_P(EveryCodec, SurvivesGarbage) {
     ASSERT_EQ(*got, all);
     finite += all;
   }
-  EXPECT_EQ(refused > 1000, GetParam() == v1::Compression::TOP_K) << refused;
+  // Floats of any bits are values.
+  EXPECT_EQ(refused > 300, HasErrorFeedback(GetParam())) << refused;
   EXPECT_GT(finite, 1000);
 }
 
@@ -142,6 +150,16 @@ TEST(Codec, BytesAreKnownBeforehand) {
   EXPECT_EQ(Codec::ForPush(Push(v1::Compression::BFLOAT16)).PayloadBytes(1000), 2000);
   EXPECT_EQ(Codec::ForPush(Push(v1::Compression::FLOAT16)).PayloadBytes(1000), 2000);
   EXPECT_EQ(Codec::ForPush(Push(v1::Compression::TOP_K)).PayloadBytes(1000), 1600);
+  EXPECT_EQ(Codec::ForPush(Push(v1::Compression::INT8)).PayloadBytes(1000), 1000 + 4 * 4);
+  EXPECT_EQ(Codec::ForPush(Push(v1::Compression::E2M1)).PayloadBytes(1000), 500 + 4 * 8);
+  EXPECT_EQ(Codec::ForPush(Push(v1::Compression::E3M0)).PayloadBytes(1001), 501 + 4 * 8);
+}
+
+TEST_P(EveryCodec, ZerosAreAPayload) {
+  Payload payload{std::string(codec_.PayloadBytes(values_.size()), 'x'), 1};
+  codec_.EncodeZeros(values_.size(), payload.bytes.data());
+  EXPECT_TRUE(Decode(payload).value());
+  EXPECT_EQ(values_, std::vector<float>(values_.size()));
 }
 
 TEST(Codec, PushAndPullAreEachTheirOwn) {

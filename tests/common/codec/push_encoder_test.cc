@@ -76,6 +76,25 @@ TEST(PushEncoder, ARefusedGradientLeavesNoTrace) {
   EXPECT_EQ(pushes.Push(0, {0, 0, 0, 0}), (Floats{0, 0, 3, 0}));
 }
 
+TEST(PushEncoder, ResidualDecaysWhenItIsUsed) {
+  v1::Compression compression = Push(v1::Compression::TOP_K, 0.25f);
+  compression.set_residual_decay(0.5f);
+  Pushes pushes(compression, 4);
+  EXPECT_EQ(pushes.Push(0, {1, 8, 3, 16}), (Floats{0, 0, 0, 16}));
+  EXPECT_EQ(pushes.Push(0, {0, 0, 0, 0}, /*samples=*/0), (Floats{0, 0, 0, 0})) << "no decay";
+  EXPECT_EQ(pushes.Push(0, {0, 0, 0, 0}), (Floats{0, 4, 0, 0}));
+  EXPECT_EQ(pushes.Push(0, {0, 0, 0, 0}), (Floats{0, 0, 0.75f, 0}));
+  EXPECT_EQ(pushes.Push(0, {0, 0, 0, 0}), (Floats{0.125f, 0, 0, 0}));
+}
+
+TEST(PushEncoder, RoundedValuesKeepTheirErrors) {
+  Pushes pushes(Push(v1::Compression::E2M1), 6);
+  EXPECT_EQ(pushes.Push(3, {6, 0.2f, -0.2f}), (Floats{6, 0, 0}));
+  EXPECT_EQ(pushes.Push(0, {6, 0, 0}), (Floats{6, 0, 0})) << "another block";
+  EXPECT_EQ(pushes.Push(3, {0, 0, 0}, /*samples=*/0), (Floats{0, 0, 0}));
+  EXPECT_EQ(pushes.Push(3, {6, 0.2f, -0.2f}), (Floats{6, 0.5f, -0.5f}));
+}
+
 // With fraction 1 nothing is held back.
 TEST(PushEncoder, AllOfThemIsFloat32) {
   Pushes pushes(Push(v1::Compression::TOP_K, 1), 4);
@@ -107,7 +126,7 @@ TEST(PushEncoder, SmallGradientIsSentDespiteALargeNoisyOne) {
 TEST(PushEncoder, AllocatesNothingInSteadyState) {
   constexpr size_t kBlock = 40000;
   for (const auto kind : {v1::Compression::FLOAT32, v1::Compression::BFLOAT16, v1::Compression::FLOAT16,
-                          v1::Compression::TOP_K}) {
+                          v1::Compression::TOP_K, v1::Compression::INT8, v1::Compression::E2M1}) {
     PushEncoder encoder(Push(kind, kind == v1::Compression::TOP_K ? 0.01f : 0), 2 * kBlock);
     const Codec& codec = encoder.codec();
     Random random(1);

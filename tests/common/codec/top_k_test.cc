@@ -20,10 +20,10 @@ struct Sent {
   bool operator==(const Sent&) const = default;
 };
 
-Sent Encode(TopKEncoder* encoder, const std::vector<float>& gradient, std::vector<float>* residual,
-            int64_t k) {
+Sent Encode(TopKEncoder* encoder, const std::vector<float>& gradient, std::vector<float>* residual, int64_t k,
+            float decay = 1) {
   std::string bytes(TopKBytes(k), '\0');
-  encoder->Encode(gradient, absl::MakeSpan(*residual), k, bytes.data());
+  encoder->Encode(gradient, decay, absl::MakeSpan(*residual), k, bytes.data());
   return {ValuesOf<uint32_t>(bytes.substr(0, 4 * k)), ValuesOf<float>(bytes.substr(4 * k))};
 }
 
@@ -109,6 +109,25 @@ TEST(TopK, WhatIsNotSentIsKept) {
   EXPECT_EQ(residual, (std::vector<float>{1, 0, 0.5f, 0.25f}));
 }
 
+// The selection is made after the decay.
+TEST(TopK, ResidualDecays) {
+  Random random(3);
+  TopKEncoder encoder;
+  for (const size_t n : {3u, 1000u, 40000u}) {
+    std::vector<float> gradient(n), residual(n), sum(n);
+    for (size_t i = 0; i < n; ++i) {
+      gradient[i] = static_cast<float>(random.Normal());
+      residual[i] = static_cast<float>(3 * random.Normal());
+      sum[i] = 0.3f * residual[i] + gradient[i];
+    }
+    const int64_t k = TopKCount(0.01f, n);
+    const Sent sent = Encode(&encoder, gradient, &residual, k, 0.3f);
+    EXPECT_EQ(sent, Expected(sum, k));
+    for (const uint32_t i : sent.indices) sum[i] = 0;
+    EXPECT_EQ(residual, sum);
+  }
+}
+
 // With whole numbers every sum is exact: all that was sent and what is left are all gradients together.
 TEST(TopK, NothingIsLost) {
   Random random(2);
@@ -161,7 +180,7 @@ TEST(TopK, DecodesToAWholeBlock) {
       std::vector<float> residual(n);
       TopKEncoder encoder;
       std::string bytes(TopKBytes(k), '\0');
-      encoder.Encode(gradient, absl::MakeSpan(residual), k, bytes.data());
+      encoder.Encode(gradient, 1, absl::MakeSpan(residual), k, bytes.data());
       std::vector<float> values(n, 99);
       const auto finite = DecodeTopK(CutPayload(bytes).view(), k, absl::MakeSpan(values));
       ASSERT_TRUE(finite.ok()) << finite.status();

@@ -1,5 +1,5 @@
-// The client's codecs against real servers: what is sent again is the same, and what TOP_K holds back comes
-// later.
+// The client's codecs against real servers: what is sent again is the same, and what error feedback
+// holds back is sent later.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -129,7 +129,8 @@ TEST_P(ClientCodecsTest, WhatIsSentAgainIsNotEncodedAgain) {
 
 INSTANTIATE_TEST_SUITE_P(All, ClientCodecsTest,
                          testing::Values(v1::Compression::BFLOAT16, v1::Compression::FLOAT16,
-                                         v1::Compression::TOP_K),
+                                         v1::Compression::TOP_K, v1::Compression::INT8, v1::Compression::E2M1,
+                                         v1::Compression::E3M0),
                          [](const auto& info) { return v1::Compression::Codec_Name(info.param); });
 
 TEST(ClientPullCodecTest, WeightsAreReadWithTheirScale) {
