@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/advice.h"
 #include "cli/status_text.h"
+#include "common/codec/error_feedback.h"
+#include "common/codec/scaled_groups.h"
 #include "common/job/data_sources.h"
 #include "common/text.h"
 
@@ -102,9 +104,16 @@ std::string DescribeData(const JobFacts& facts) {
 
 std::string DescribeCodec(const v1::Compression& compression, v1::Compression::Codec codec) {
   const std::string name = v1::Compression::Codec_Name(codec);
-  if (codec != v1::Compression::TOP_K) return name;
-  return absl::StrCat(name, ": the largest ", Short(100 * compression.top_k_fraction()),
-                      " % of each block; the rest is added to the next gradient");
+  if (!HasErrorFeedback(codec)) return name;
+  const float decay = compression.residual_decay();
+  const std::string factor = decay == 1 ? "" : absl::StrCat(", times ", Short(decay), ",");
+  if (codec == v1::Compression::TOP_K) {
+    return absl::StrCat(name, ": the largest ", Short(100 * compression.top_k_fraction()),
+                        " % of each block; the rest", factor, " is added to the next gradient");
+  }
+  const GroupFormat& format = *FindGroupFormat(codec);
+  return absl::StrCat(name, ": ", format.bits, " bits a value and a scale for every ", format.group,
+                      "; the rounding error", factor, " is added to the next gradient");
 }
 
 std::string DescribePrecision(const v1::Computation& computation) {

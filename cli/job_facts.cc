@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/codec/codec.h"
+#include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
@@ -108,7 +109,7 @@ WorkerBytes JobFacts::worker() const {
   const bool has_both = largest > batch && !job_.model().has_external();
   bytes.model = EstimateMemoryBytes(layers_, has_both ? batch + largest : largest);
   bytes.algorithm = all * KindOf(job_.algorithm().contribution()).worker_vectors(job_);
-  if (job_.compression().push() == v1::Compression::TOP_K) bytes.algorithm += all;
+  if (HasErrorFeedback(job_.compression().push())) bytes.algorithm += all;
   return bytes;
 }
 

@@ -37,7 +37,7 @@ struct ServerBytes {
 
 struct WorkerBytes {
   int64_t model = 0;      // weights, gradients, activations, masks
-  int64_t algorithm = 0;  // the state of its contribution, and TOP_K's residual
+  int64_t algorithm = 0;  // the state of its contribution, and the residual of error feedback
   int64_t total() const { return model + algorithm; }
 };
 

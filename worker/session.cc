@@ -132,7 +132,7 @@ absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& mast
                    "): update the worker to the master's build (", reply.build(), ")"));
 }
 
-// Takes what is particular to a run. What TOP_K has not sent is of the run before, and is dropped.
+// Takes what is particular to a run. The residual belongs to the previous run and is dropped.
 absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   LOG(INFO) << "the master was restarted, or the job went back to a checkpoint; registering again";
   if (reply.servers_size() != static_cast<int>(session->servers.size())) {

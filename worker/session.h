@@ -38,7 +38,7 @@ struct Session {
   std::unique_ptr<Trainable> model;
   ParameterLayout layout;
   AttachedModel* attached = nullptr;  // the model where it is a program's, otherwise null
-  // What TOP_K has not sent yet, kept from one registration of the worker to the next
+  // The residual of error feedback, kept from one registration of the worker to the next
   // (ParameterClient::TakeResidual); empty: nothing is kept.
   std::vector<float> residual;
   // The highest version of a block that the last registration has seen; 0: none.

@@ -61,7 +61,7 @@ std::string ReasonUnknown(const Evidence& evidence) {
   if (!evidence.noise) {
     return absl::StrCat(
         "which this run has not measured: it takes several gradients in an update, without clip_norm or "
-        "TOP_K, such as ",
+        "error feedback (TOP_K, INT8, E2M1, E3M0), such as ",
         kMeasure, ".");
   }
   if (evidence.noise->updates() < kMinNoiseUpdates) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 #include "common/job/compensation_kinds.h"
@@ -143,6 +144,7 @@ void FillCompression(v1::Compression* compression) {
   CATCHMENT_DEFAULT(compression, push, v1::Compression::FLOAT32);
   CATCHMENT_DEFAULT(compression, pull, v1::Compression::FLOAT32);
   if (compression->push() == v1::Compression::TOP_K) CATCHMENT_DEFAULT(compression, top_k_fraction, 0.01f);
+  if (HasErrorFeedback(compression->push())) CATCHMENT_DEFAULT(compression, residual_decay, 1);
 }
 
 // The loss scale is PyTorch's GradScaler's.

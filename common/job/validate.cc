@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 #include "common/job/compensation_kinds.h"
@@ -146,7 +147,7 @@ void CheckAlgorithm(const v1::Job& job, Problems* problems) {
   KindOf(contribution).check(job, problems);
 }
 
-void CheckTopK(const v1::Compression& compression, Problems* problems) {
+void CheckErrorFeedback(const v1::Compression& compression, Problems* problems) {
   const std::string path = "compression.top_k_fraction";
   const float fraction = compression.top_k_fraction();
   if (compression.push() == v1::Compression::TOP_K) {
@@ -154,10 +155,20 @@ void CheckTopK(const v1::Compression& compression, Problems* problems) {
   } else if (compression.has_top_k_fraction()) {
     problems->Add(path, "belongs to push TOP_K; leave it out, or set compression.push to TOP_K");
   }
-  if (compression.pull() == v1::Compression::TOP_K) {
-    problems->Add("compression.pull",
-                  "is TOP_K, which is for gradients: a worker pulls all weights, not the largest; "
-                  "must be FLOAT32, BFLOAT16 or FLOAT16");
+  const float decay = compression.residual_decay();
+  if (HasErrorFeedback(compression.push())) {
+    problems->Require(decay > 0 && decay <= 1, "compression.residual_decay", decay, "must be in (0, 1]");
+  } else if (compression.has_residual_decay()) {
+    problems->Add("compression.residual_decay",
+                  "belongs to codecs with error feedback; leave it out, or set compression.push to TOP_K, "
+                  "INT8, E2M1 or E3M0");
+  }
+  if (HasErrorFeedback(compression.pull())) {
+    problems->Add(
+        "compression.pull",
+        absl::StrCat("is ", v1::Compression::Codec_Name(compression.pull()),
+                     ", which is for gradients: it adds what it loses to the next gradient, but a pull "
+                     "has no residual; must be FLOAT32, BFLOAT16 or FLOAT16"));
   }
 }
 
@@ -173,12 +184,12 @@ void CheckCompression(const v1::Job& job, Problems* problems) {
                                     std::pair("compression.pull", compression.pull())}) {
     if (!v1::Compression::Codec_IsValid(codec)) {
       problems->Require(false, path, static_cast<int>(codec),
-                        "must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K");
+                        "must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K, INT8, E2M1, E3M0");
     } else if (job.algorithm().contribution().has_elastic()) {
       CheckElasticCompression(path, codec, problems);
     }
   }
-  CheckTopK(compression, problems);
+  CheckErrorFeedback(compression, problems);
 }
 
 void CheckStragglers(const v1::Faults& faults, Problems* problems) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "server/shard/gradient_compensation.h"
 
@@ -76,7 +77,7 @@ bool HasGradientNoise(const v1::Job& job) {
          (gradient.push_period() == 1 || gradient.local_learning_rate() == 0) &&
          NumGroups(algorithm.consistency()) > 0 && MakeGradientCompensation(job) == nullptr &&
          algorithm.compensation().of() != v1::Compensation::GRADIENT && !job.optimizer().has_clip_norm() &&
-         job.compression().push() != v1::Compression::TOP_K;
+         !HasErrorFeedback(job.compression().push());
 }
 
 }  // namespace catchment

@@ -57,8 +57,9 @@ class NoiseAverage {
 };
 
 // Returns true if the contributions of a group's update are gradients as they were computed, all with the
-// same weights. Moves of weights, corrected and clipped gradients, and TOP_K's parts of gradients are not.
-// BFLOAT16 and FLOAT16 change squared norms by less than a hundredth.
+// same weights. Moves of weights, corrected and clipped gradients, and those of codecs with error feedback,
+// which include residuals of earlier gradients, are not. BFLOAT16 and FLOAT16 change squared norms by less
+// than a hundredth.
 bool HasGradientNoise(const v1::Job& job);
 
 }  // namespace catchment

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
 #include "cli/commands.h"
 #include "cli/read_job.h"
 #include "common/job/job_text.h"
@@ -198,9 +199,19 @@ TEST(JobFactsTest, CountsBytesOfACompressedWire) {
   EXPECT_EQ(top_k.received, 1199882 * 4);
 }
 
-TEST(JobFactsTest, CountsTheResidualOfTopK) {
+TEST(JobFactsTest, CountsBytesOfScaledGroups) {
+  // 4 * 262,144 + 151,306 values; the last block has 1183 groups of 128 and 592 of 256.
+  const auto sent = [](const std::string& codec) { return Facts({"compression.push=" + codec}).wire().sent; };
+  EXPECT_EQ(sent("INT8"), 1199882 + 4 * (4 * 1024 + 592));
+  EXPECT_EQ(sent("E2M1"), 1199882 / 2 + 4 * (4 * 2048 + 1183));
+  EXPECT_EQ(sent("E3M0"), sent("E2M1"));
+}
+
+TEST(JobFactsTest, CountsTheResidualOfErrorFeedback) {
   const auto worker = [](const std::string& codec) { return Facts({"compression.push=" + codec}).worker(); };
-  EXPECT_EQ(worker("TOP_K").algorithm - worker("BFLOAT16").algorithm, 1199882 * 4);
+  for (const std::string codec : {"TOP_K", "INT8", "E2M1", "E3M0"}) {
+    EXPECT_EQ(worker(codec).algorithm - worker("BFLOAT16").algorithm, 1199882 * 4) << codec;
+  }
 }
 
 TEST(JobFactsTest, CountsServersMemory) {
@@ -369,6 +380,19 @@ TEST(ExplainWireTest, HasCodecsAndBytes) {
   EXPECT_THAT(small, AllOf(HasSubstr("sends 96.0 kB (TOP_K: the largest 1 % of each block; "),
                            HasSubstr("receives 2.40 MB (BFLOAT16)")))
       << small;
+  // Without the breaks of lines.
+  const auto words = [](const std::string& compression) {
+    std::string text = ExplainWire(Facts({"compression={" + compression + "}"}));
+    absl::RemoveExtraAsciiWhitespace(&text);
+    return text;
+  };
+  EXPECT_THAT(words("push:E2M1"), HasSubstr("(E2M1: 4 bits a value and a scale for every 128; the rounding "
+                                            "error is added to the next gradient)"));
+  EXPECT_THAT(words("push:INT8 residual_decay:0.95"),
+              HasSubstr("(INT8: 8 bits a value and a scale for every 256; the rounding error, times 0.95, is "
+                        "added to the next gradient)"));
+  EXPECT_THAT(words("push:TOP_K residual_decay:0.5"),
+              HasSubstr("of each block; the rest, times 0.5, is added to the next gradient)"));
 }
 
 TEST(ExplainComputationTest, DescribesTheRounding) {

@@ -98,7 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
                     // Answers are in flight when it is interrupted.
                     Case{.name = "streaming_diloco", .preset = "streaming_diloco", .every_updates = 5},
                     // The largest values of a block depend on the blocks, and so on the number of servers.
-                    Case{"top_k", "sync", "compression { push: TOP_K top_k_fraction: 0.1 }", 2}),
+                    Case{"top_k", "sync", "compression { push: TOP_K top_k_fraction: 0.1 }", 2},
+                    // So do groups.
+                    Case{"e2m1", "sync", "compression { push: E2M1 residual_decay: 0.95 }", 2}),
     [](const auto& info) { return info.param.name; });
 
 // The order of updates is another in each run, but what workers keep is there.

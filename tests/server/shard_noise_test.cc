@@ -122,13 +122,15 @@ TEST_F(NoiseTest, TakesBatchesOfUnequalSizes) {
 }
 
 TEST_F(NoiseTest, IsNotMeasuredWhereContributionsAreNoGradientsOrAreAlone) {
-  v1::Job clipped = GradientJob(true), sparse = GradientJob(true), sum = GradientJob(true),
-          corrected = GradientJob(true);
+  v1::Job clipped = GradientJob(true), sparse = GradientJob(true), rounded = GradientJob(true),
+          sum = GradientJob(true), corrected = GradientJob(true);
   clipped.mutable_optimizer()->set_clip_norm(1);
   sparse.mutable_compression()->set_push(v1::Compression::TOP_K);
+  rounded.mutable_compression()->set_push(v1::Compression::INT8);
   sum.mutable_algorithm()->mutable_contribution()->mutable_gradient()->set_push_period(2);
   corrected.mutable_algorithm()->mutable_compensation()->mutable_delay_compensated()->set_lambda(0.1f);
-  for (const v1::Job& job : {clipped, sparse, sum, corrected, ElasticJob(true, 0.1f), GradientJob(false)}) {
+  for (const v1::Job& job :
+       {clipped, sparse, rounded, sum, corrected, ElasticJob(true, 0.1f), GradientJob(false)}) {
     EXPECT_FALSE(HasGradientNoise(job)) << job.DebugString();
   }
   v1::Job mean = sum;

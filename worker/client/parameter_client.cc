@@ -49,6 +49,7 @@ v1::Hello ParameterClient::HelloTo(int shard) const {
 void ParameterClient::ListState(WorkerState* state) {
   for (const std::unique_ptr<ServerChannel>& server : servers_) {
     if (server->residual().empty()) continue;
+    // TOP_K was the first codec with a residual, and checkpoints have this name.
     state->vectors.push_back({"top_k_residual", server->residual(), server->range().begin});
   }
 }

@@ -81,13 +81,14 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const;
 
-  // Returns the residuals of TOP_K, one for each parameter, and none for other codecs. Ends the operation in
-  // progress.
+  // Returns the residuals of error feedback, one for each parameter, and none for other codecs. Ends the
+  // operation in progress.
   std::vector<float> TakeResidual();
   // Continues with the residuals of an earlier client of the same job and layout, before the first operation.
   void SetResidual(absl::Span<const float> residual);
 
-  // Adds the residuals of TOP_K. No operation is under way, nor is one while the state is read or restored.
+  // Adds the residuals of error feedback. No operation is under way, nor is one while the state is read or
+  // restored.
   void ListState(WorkerState* state);
 
   // Ends the wait under way and all later ones.

@@ -81,7 +81,7 @@ class ServerChannel final : public ShardStream::Owner {
   void Send() { stream_->Send(); }
 
   Range range() const { return layout_.shard(index_); }
-  // Empty except for TOP_K.
+  // Empty for codecs without error feedback.
   absl::Span<float> residual() { return encoder_.residual(); }
 
   // All require the lock.

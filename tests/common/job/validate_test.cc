@@ -262,6 +262,21 @@ TEST(FillDefaults, TheFractionIsOfTopK) {
   EXPECT_EQ(JobText(FillDefaultsAndValidate(job).value_or(v1::Job())), JobText(job));
 }
 
+TEST(FillDefaults, ResidualDecayIsOfCodecsWithErrorFeedback) {
+  for (const std::string codec : {"FLOAT32", "BFLOAT16", "FLOAT16"}) {
+    EXPECT_FALSE(Filled({"compression.push=" + codec}).compression().has_residual_decay()) << codec;
+  }
+  for (const std::string codec : {"TOP_K", "INT8", "E2M1", "E3M0"}) {
+    const v1::Compression compression = Filled({"compression.push=" + codec}).compression();
+    EXPECT_TRUE(compression.has_residual_decay()) << codec;
+    EXPECT_EQ(compression.residual_decay(), 1) << codec;
+    EXPECT_EQ(compression.has_top_k_fraction(), codec == "TOP_K") << codec;
+  }
+  const v1::Job job = Filled({"compression={push:E2M1 residual_decay:0.95}"});
+  EXPECT_EQ(job.compression().residual_decay(), 0.95f);
+  EXPECT_EQ(JobText(FillDefaultsAndValidate(job).value_or(v1::Job())), JobText(job));
+}
+
 TEST(FillDefaults, TheLossScaleIsOfFloat16) {
   EXPECT_EQ(Filled({}).computation().ShortDebugString(), "precision: FLOAT32");
   EXPECT_EQ(Filled({"computation.precision=BFLOAT16"}).computation().ShortDebugString(),
@@ -817,9 +832,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"compression={push:FLOAT16 top_k_fraction:0.1}"},
              "compression.top_k_fraction: belongs to push TOP_K; leave it out, or set compression.push to "
              "TOP_K"},
-        Case{{"compression.pull=TOP_K"},
-             "compression.pull: is TOP_K, which is for gradients: a worker pulls all weights, not the "
-             "largest; must be FLOAT32, BFLOAT16 or FLOAT16"},
+        Case{
+            {"compression.pull=TOP_K"},
+            "compression.pull: is TOP_K, which is for gradients: it adds what it loses to the next gradient, "
+            "but a pull has no residual; must be FLOAT32, BFLOAT16 or FLOAT16"},
+        Case{{"compression={push:E2M1 pull:E2M1}"},
+             "compression.pull: is E2M1, which is for gradients: it adds what it loses to the next gradient, "
+             "but a pull has no residual; must be FLOAT32, BFLOAT16 or FLOAT16"},
+        Case{{"compression={push:INT8 top_k_fraction:0.1}"},
+             "compression.top_k_fraction: belongs to push TOP_K; leave it out, or set compression.push to "
+             "TOP_K"},
+        Case{{"compression={push:E3M0 residual_decay:0}"},
+             "compression.residual_decay: is 0; must be in (0, 1]"},
+        Case{{"compression={push:TOP_K residual_decay:1.5}"},
+             "compression.residual_decay: is 1.5; must be in (0, 1]"},
+        Case{{"compression={push:INT8 residual_decay:nan}"},
+             "compression.residual_decay: is nan; must be in (0, 1]"},
+        Case{{"compression={push:BFLOAT16 residual_decay:0.9}"},
+             "compression.residual_decay: belongs to codecs with error feedback; leave it out, or set "
+             "compression.push to TOP_K, INT8, E2M1 or E3M0"},
+        Case{{"compression.residual_decay=1"},
+             "compression.residual_decay: belongs to codecs with error feedback; leave it out, or set "
+             "compression.push to TOP_K, INT8, E2M1 or E3M0"},
         Case{{"algorithm.preset=easgd", "compression.push=BFLOAT16"},
              "compression.push: is BFLOAT16; must be FLOAT32 with contribution elastic: worker and center "
              "must move by the same difference, which rounding would break"},
@@ -1176,8 +1210,8 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
   job.mutable_compression()->set_push(static_cast<v1::Compression::Codec>(9));
   job.mutable_compression()->set_pull(static_cast<v1::Compression::Codec>(-1));
   EXPECT_EQ(Errors(job),
-            "compression.push: is 9; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K\n"
-            "compression.pull: is -1; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K");
+            "compression.push: is 9; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K, INT8, E2M1, E3M0\n"
+            "compression.pull: is -1; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K, INT8, E2M1, E3M0");
 }
 
 // A sound job on a table, and `table` in its place.
