@@ -49,8 +49,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Float16", "push: FLOAT16 pull: FLOAT16", 0.5},
                     Case{"TopK", "push: TOP_K top_k_fraction: 0.1 pull: FLOAT16", 0.2},
                     Case{"SparseLoCo", "push: TOP_K top_k_fraction: 0.1 residual_decay: 0.95", 0.2},
-                    Case{"Int8", "push: INT8", 0.25}, Case{"E2m1", "push: E2M1 pull: FLOAT16", 0.125},
-                    Case{"E3m0", "push: E3M0 residual_decay: 0.95", 0.125}),
+                    Case{"Int8", "push: INT8", 0.2539}, Case{"E2m1", "push: E2M1 pull: FLOAT16", 0.1329},
+                    Case{"E3m0", "push: E3M0 residual_decay: 0.95", 0.1329}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -113,7 +113,11 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer { learning_rate: 0.05 momentum: 0.9 schedule { decay: COSINE warmup: 0.2 } }"},
         Case{"Bfloat16", "preset: 'sync'", "compression { push: BFLOAT16 pull: BFLOAT16 }", 3e-4},
         Case{"Float16", "preset: 'sync'", "compression { push: FLOAT16 pull: FLOAT16 }", 3e-4},
-        Case{"TopK", "preset: 'sync'", "compression { push: TOP_K top_k_fraction: 0.2 }", 3e-4},
+        Case{"TopK", "preset: 'sync'", "compression { push: TOP_K top_k_fraction: 0.2 residual_decay: 0.95 }",
+             3e-4},
+        Case{"Int8", "preset: 'sync'", "compression { push: INT8 }", 3e-4},
+        Case{"E2m1", "preset: 'sync'", "compression { push: E2M1 residual_decay: 0.95 }", 1e-3},
+        Case{"E3m0", "preset: 'sync'", "compression { push: E3M0 }", 1e-3},
         Case{"BrokenConnections", "preset: 'sync'", "", 1e-5, "cut"}),
     [](const auto& info) { return info.param.name; });
 

@@ -27,7 +27,7 @@ class Shard:
         self.begins = [sum(sizes[:b]) for b in range(len(sizes))]
         self.push_codec = codec_name(compression, compression.push)
         self.pull_codec = codec_name(compression, compression.pull)
-        self.top_k = block_codecs.TopK(compression.top_k_fraction, sum(sizes))
+        self.error_feedback = block_codecs.error_feedback(self.push_codec, compression, sum(sizes))
         self.versions = [0] * len(sizes)
         self.sequence = 0
         self.condition = threading.Condition()
@@ -93,8 +93,8 @@ class Shard:
         self._send(requests)
 
     def _encode(self, begin, values, samples):
-        if self.push_codec == block_codecs.TOP_K:
-            return self.top_k.encode(begin, values, samples), None
+        if self.error_feedback is not None:
+            return self.error_feedback.encode(begin, values, samples), None
         return block_codecs.encode(self.push_codec, values)
 
     def _send(self, requests):
