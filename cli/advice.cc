@@ -48,6 +48,8 @@ constexpr double kLateShare = 0.01;
 constexpr double kLateShareWithBackup = 0.5;
 // With a staleness limit, more than this share says that it is below the usual staleness.
 constexpr double kLateShareWithLimit = 0.25;
+// The same with a quorum, whose calls bring nearly all contributions in time.
+constexpr double kLateShareWithQuorum = 0.1;
 // An evaluator reads its data before it joins.
 constexpr double kEvaluatorSeconds = 30;
 // A multiple of checkpoint.every_updates or every_seconds, and a lower bound in seconds for jobs that save
@@ -72,7 +74,8 @@ const v1::Consistency& ConsistencyOf(const v1::JobStatus& status) {
 
 // Returns true if every update waits for all workers of a group.
 bool AllWait(const v1::JobStatus& status) {
-  return NumGroups(ConsistencyOf(status)) > 0 && BackupWorkers(ConsistencyOf(status)) == 0;
+  const v1::Consistency& consistency = ConsistencyOf(status);
+  return NumGroups(consistency) > 0 && BackupWorkers(consistency) == 0 && !consistency.has_quorum();
 }
 
 // A worker of `status` with its work.
@@ -373,6 +376,18 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
              "staleness_limit is meant for outliers, but the usual staleness, about workers - 1, reaches it, "
              "and work is lost.",
          .advice = "Raise staleness_limit, or use fewer workers."});
+    return;
+  }
+  if (ConsistencyOf(status).has_quorum()) {
+    if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShareWithQuorum) return;
+    warnings->push_back({.code = "contributions_late",
+                         .measured = all.late_share(),
+                         .bound = kLateShareWithQuorum,
+                         .found = absl::StrCat(Share(all.late_share()),
+                                               " of contributions arrived after their update was made"),
+                         .why = "The grace ends before they are there, and their steps are lost.",
+                         .advice = "Raise consistency.quorum.minimum or grace, or "
+                                   "contribution.pseudo_gradient.overlap_steps."});
     return;
   }
   if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShare) return;

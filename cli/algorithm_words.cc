@@ -113,6 +113,28 @@ std::string DescribeGroups(const JobFacts& facts) {
       dropped);
 }
 
+std::string DescribeGrace(const v1::Algorithm& algorithm) {
+  const v1::Quorum& quorum = algorithm.consistency().quorum();
+  if (quorum.grace() == 0) return "";
+  return absl::StrCat(" and a grace has passed: ", Short(quorum.grace()), " of the time that ",
+                      Plural(algorithm.contribution().pseudo_gradient().overlap_steps(), "step"),
+                      " of the fastest worker leave, at most ", Short(quorum.longest_grace_seconds()), " s");
+}
+
+std::string DescribeQuorum(const JobFacts& facts) {
+  const v1::Algorithm& algorithm = facts.job().algorithm();
+  const uint32_t minimum = algorithm.consistency().quorum().minimum();
+  const std::string all = absl::StrCat("the contributions of all ", facts.workers(), " workers");
+  if (minimum >= facts.workers()) return absl::StrCat("Quorum of all. Each update uses ", all, ".");
+  return absl::StrCat("Quorum. The worker that first has ", Plural(facts.period(), "step"),
+                      " sends its contribution, and the servers call the others, which send theirs when "
+                      "their step ends. Each "
+                      "update uses ",
+                      all, ", or those that are in when at least ", minimum, minimum == 1 ? " is" : " are",
+                      DescribeGrace(algorithm),
+                      ". Later contributions are dropped, and their workers are notified.");
+}
+
 std::string DescribeSoftsync(const JobFacts& facts) {
   const v1::NSoftsync& softsync = facts.job().algorithm().consistency().n_softsync();
   return absl::StrCat(
@@ -196,6 +218,7 @@ std::string SamplesOfEpoch(const JobFacts& facts) {
 std::string DescribeConsistency(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
   if (facts.synchronous()) return DescribeSynchronous(facts);
+  if (consistency.has_quorum()) return DescribeQuorum(facts);
   if (NumGroups(consistency) > 0) return DescribeGroups(facts);
   if (consistency.has_n_softsync()) return DescribeSoftsync(facts);
   return DescribeAsynchronous(facts);

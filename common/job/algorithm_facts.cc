@@ -11,7 +11,7 @@
 namespace catchment {
 
 uint32_t NumGroups(const v1::Consistency& consistency) {
-  return consistency.has_synchronous() ? 1 : consistency.grouped().groups();
+  return consistency.has_synchronous() || consistency.has_quorum() ? 1 : consistency.grouped().groups();
 }
 
 uint32_t BackupWorkers(const v1::Consistency& consistency) {

@@ -74,6 +74,39 @@ void CheckSoftsync(const v1::Job& job, Problems* problems) {
   problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(kPath, "n_softsync.n"), softsync.n());
 }
 
+void CheckGrace(const v1::Algorithm& algorithm, const std::string& path, Problems* problems) {
+  const v1::Quorum& quorum = algorithm.consistency().quorum();
+  problems->BelowOne(absl::StrCat(path, ".grace"), quorum.grace());
+  problems->Positive(absl::StrCat(path, ".longest_grace_seconds"), quorum.longest_grace_seconds());
+  if (quorum.grace() > 0 && algorithm.contribution().pseudo_gradient().overlap_steps() == 0) {
+    problems->Add(
+        absl::StrCat(path, ".grace"),
+        absl::StrCat("is ", quorum.grace(),
+                     ", a part of the overlap, and workers wait for their answers at once; set it to "
+                     "0, or algorithm.contribution.pseudo_gradient.overlap_steps above 0"));
+  }
+}
+
+void CheckQuorum(const v1::Job& job, Problems* problems) {
+  const v1::Algorithm& algorithm = job.algorithm();
+  const std::string path = absl::StrCat(kPath, "quorum");
+  problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(path, ".minimum"),
+                             algorithm.consistency().quorum().minimum());
+  if (!algorithm.contribution().has_pseudo_gradient()) {
+    return problems->Add(
+        path, absl::StrCat("cannot be combined with contribution ", KindName(algorithm.contribution()),
+                           ": a called worker would send a part of a minibatch's sum; set "
+                           "algorithm.contribution to pseudo_gradient {}, or algorithm.consistency to "
+                           "synchronous { backup_workers: 1 }"));
+  }
+  CheckGrace(algorithm, path, problems);
+  if (job.deterministic()) {
+    problems->Add(path,
+                  "makes updates of the contributions that are in at a time, and deterministic is true; set "
+                  "algorithm.consistency to synchronous {}, or deterministic to false");
+  }
+}
+
 void CheckKind(const v1::Job& job, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   switch (consistency.kind_case()) {
@@ -87,6 +120,8 @@ void CheckKind(const v1::Job& job, Problems* problems) {
       problems->Within<uint32_t>(0, kMaxDelay, absl::StrCat(kPath, kDelay),
                                  consistency.asynchronous().emulated_delay());
       return CheckStalenessLimit(job, problems);
+    case v1::Consistency::kQuorum:
+      return CheckQuorum(job, problems);
     case v1::Consistency::kBoundedStaleness:
     case v1::Consistency::KIND_NOT_SET:
       return;

@@ -49,7 +49,8 @@ std::string DescribeInverse(const v1::Job&, const std::string&) {
 }
 
 std::string DescribeNone(const v1::Job& job, const std::string&) {
-  return IsSynchronous(job.algorithm().consistency())
+  const v1::Consistency& consistency = job.algorithm().consistency();
+  return IsSynchronous(consistency) || consistency.has_quorum()
              ? "None: every contribution is computed with the current weights."
              : "Not compensated: a stale contribution counts like a fresh one.";
 }
@@ -374,11 +375,11 @@ void CheckCompensation(const v1::Job& job, Problems* problems) {
   CheckOf(job, problems);
   for (const std::string& path : Parts(compensation)) {
     if (job.algorithm().contribution().has_elastic()) problems->Add(path, kElasticSendsWeights);
-    if (job.algorithm().consistency().has_synchronous()) {
-      problems->Add(
-          path,
-          "has no effect with consistency.synchronous: no contribution is stale; leave it out, or set "
-          "algorithm.consistency to asynchronous {}");
+    const v1::Consistency& consistency = job.algorithm().consistency();
+    if (consistency.has_synchronous() || consistency.has_quorum()) {
+      problems->Add(path, absl::StrCat("has no effect with consistency.", KindName(consistency),
+                                       ": no contribution is stale; leave it out, or set "
+                                       "algorithm.consistency to asynchronous {}"));
     }
   }
   if (compensation.has_none()) return;

@@ -43,7 +43,7 @@ void CheckStreaming(const v1::Job& job, const std::string& path, Problems* probl
                                "no steps that an answer could be blended with; set overlap_steps, or leave "
                                "blend out"));
   }
-  const bool supported = IsSynchronous(consistency) ||
+  const bool supported = IsSynchronous(consistency) || consistency.has_quorum() ||
                          (consistency.has_asynchronous() && consistency.asynchronous().emulated_delay() == 0);
   if (supported) return;
   for (const auto& [field, is_set] : {std::pair<const char*, bool>{".fragments", config.fragments() > 1},

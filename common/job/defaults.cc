@@ -56,7 +56,15 @@ void FillData(v1::Data* data) {
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
 }
 
-void FillConsistency(v1::Consistency* consistency) {
+// Without an overlap every second of grace is one that a worker waits.
+void FillQuorum(const v1::PseudoGradient& contribution, v1::Quorum* quorum) {
+  CATCHMENT_DEFAULT(quorum, minimum, 1);
+  CATCHMENT_DEFAULT(quorum, grace, contribution.overlap_steps() > 0 ? 0.5f : 0);
+  CATCHMENT_DEFAULT(quorum, longest_grace_seconds, 10);
+}
+
+void FillConsistency(v1::Algorithm* algorithm) {
+  v1::Consistency* const consistency = algorithm->mutable_consistency();
   switch (consistency->kind_case()) {
     case v1::Consistency::kSynchronous:
       CATCHMENT_DEFAULT(consistency->mutable_synchronous(), backup_workers, 0);
@@ -73,6 +81,8 @@ void FillConsistency(v1::Consistency* consistency) {
     case v1::Consistency::kBoundedStaleness:
       CATCHMENT_DEFAULT(consistency->mutable_bounded_staleness(), bound, 3);
       return;
+    case v1::Consistency::kQuorum:
+      return FillQuorum(algorithm->contribution().pseudo_gradient(), consistency->mutable_quorum());
     case v1::Consistency::kAsynchronous:
     case v1::Consistency::KIND_NOT_SET:
       CATCHMENT_DEFAULT(consistency->mutable_asynchronous(), emulated_delay, 0);
@@ -187,7 +197,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   ApplyPreset(preset, job);
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
-  FillConsistency(job->mutable_algorithm()->mutable_consistency());
+  FillConsistency(algorithm);
   FillWorkerScaling(job);
   KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());
   FillCompensation(job);

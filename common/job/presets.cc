@@ -168,7 +168,8 @@ void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   v1::Compensation compensation = preset.compensation();
   // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the
   // preset for it.
-  if (algorithm->consistency().has_synchronous() || algorithm->contribution().has_elastic()) {
+  const v1::Consistency& consistency = algorithm->consistency();
+  if (consistency.has_synchronous() || consistency.has_quorum() || algorithm->contribution().has_elastic()) {
     compensation.clear_delay_adaptive();
     compensation.clear_step_bound();
   }

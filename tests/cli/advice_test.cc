@@ -290,6 +290,18 @@ TEST(AdviceTest, WithBackupWorkersOneThatMostlyComesLateIsNamed) {
   EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
 }
 
+TEST(AdviceTest, GraceThatIsTooShortIsNamed) {
+  v1::JobStatus status = HealthyStatus();
+  AlgorithmOf(&status)->mutable_consistency()->mutable_quorum()->set_minimum(1);
+  status.set_staleness_mean(0);
+  for (int worker = 0; worker < 4; ++worker) SetFates(worker, 900, 100, &status);
+  EXPECT_THAT(Codes(status), IsEmpty());
+  SetFates(2, 899, 101, &status);
+  const Warning warning = One(status);
+  EXPECT_EQ(warning.code, "contributions_late");
+  EXPECT_THAT(warning.advice, HasSubstr("quorum.minimum"));
+}
+
 TEST(AdviceTest, StalenessLimitThatTheUsualStalenessReachesIsNamed) {
   v1::JobStatus status = HealthyStatus();
   AlgorithmOf(&status)->mutable_consistency()->mutable_asynchronous()->set_staleness_limit(3);

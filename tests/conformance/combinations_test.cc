@@ -30,6 +30,9 @@ const std::vector<std::string> kConsistencies = {"consistency { synchronous {} }
                                                  "consistency { bounded_staleness { bound: 2 } }",
                                                  "consistency { asynchronous { emulated_delay: 3 } }",
                                                  "consistency { asynchronous { staleness_limit: 3 } }"};
+// Only with pseudo_gradient.
+const std::vector<std::string> kQuorums = {"consistency { quorum {} }",
+                                           "consistency { quorum { minimum: 3 } }"};
 const std::vector<std::string> kContributions = {
     "gradient {}",
     "gradient { push_period: 2 }",
@@ -100,7 +103,9 @@ void Train(const v1::Job& job) {
 
 TEST(Combinations, TrainOrAreRefusedByName) {
   int accepted = 0, refused = 0;
-  for (const std::string& consistency : kConsistencies) {
+  std::vector<std::string> consistencies = kConsistencies;
+  consistencies.insert(consistencies.end(), kQuorums.begin(), kQuorums.end());
+  for (const std::string& consistency : consistencies) {
     for (const std::string& contribution : kContributions) {
       for (const std::string& compensation : kCompensations) {
         for (const std::string& optimizer : kOptimizers) {

@@ -19,7 +19,6 @@ ABSENT = {
     "sparse": r"sparse\w*|embedding\w*",
     "SyncBatchNorm": r"sync_batch_?norm|\w+\.batch_norm\.(sync\w*|all_workers|group)",
     "allreduce": r"all_?reduce|all_?gather|all_?to_?all|reduce_?scatter",
-    "--min-np": r"(min|minimum)_workers|quorum\w*",
     "--max-np": r"(max|maximum)_workers",
     "--num-nccl-streams": r"nccl\w*|gpu_direct\w*",
     "delay_all_reduce_named_params": r"delayed_parameters|reduce_later",

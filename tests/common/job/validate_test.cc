@@ -620,6 +620,36 @@ INSTANTIATE_TEST_SUITE_P(
              "algorithm.consistency.n_softsync.n: is 0; must be from 1 to 1"},
         Case{{"algorithm.consistency.n_softsync.n=5", "workers=4"},
              "algorithm.consistency.n_softsync.n: is 5; must be from 1 to 4"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum.minimum=5", "workers=4"},
+             "algorithm.consistency.quorum.minimum: is 5; must be from 1 to 4"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum.grace=1",
+              "algorithm.contribution.pseudo_gradient.overlap_steps=2"},
+             "algorithm.consistency.quorum.grace: is 1; must be in [0, 1)"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum.longest_grace_seconds=0"},
+             "algorithm.consistency.quorum.longest_grace_seconds: is 0; must be a number above 0"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum.grace=0.5"},
+             "algorithm.consistency.quorum.grace: is 0.5, a part of the overlap, and workers wait for their "
+             "answers at once; set it to 0, or algorithm.contribution.pseudo_gradient.overlap_steps above 0"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.quorum={}"},
+             "algorithm.consistency.quorum: cannot be combined with contribution elastic: a called worker "
+             "would send a part of a minibatch's sum; set algorithm.contribution to pseudo_gradient {}, or "
+             "algorithm.consistency to synchronous { backup_workers: 1 }"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum={}", "deterministic=true"},
+             "algorithm.consistency.quorum: makes updates of the contributions that are in at a time, and "
+             "deterministic is true; set algorithm.consistency to synchronous {}, or deterministic to false"},
+        Case{
+            {"algorithm.preset=diloco", "algorithm.consistency.quorum={}", "algorithm.compensation.power={}"},
+            "algorithm.compensation.power: has no effect with consistency.quorum: no contribution is stale; "
+            "leave it out, or set algorithm.consistency to asynchronous {}"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum={}",
+              "algorithm.compensation.delay_adaptive={}"},
+             "algorithm.compensation.delay_adaptive: has no effect with consistency.quorum: no contribution "
+             "is stale; leave it out, or set algorithm.consistency to asynchronous {}"},
+        Case{{"algorithm.preset=diloco", "algorithm.consistency.quorum={}",
+              "algorithm.contribution.pseudo_gradient.steps_by_speed=true"},
+             "algorithm.contribution.pseudo_gradient.steps_by_speed: is true, but only with "
+             "algorithm.consistency asynchronous {} may workers make different numbers of steps; leave it "
+             "out, or set algorithm.consistency to asynchronous {}"},
         Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=10001"},
              "algorithm.consistency.asynchronous.emulated_delay: is 10001; must be from 0 to 10000"},
         Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.staleness_limit=0"},
@@ -974,6 +1004,14 @@ TEST(Validate, SensibleCombinationsPass) {
                 .consistency()
                 .ShortDebugString(),
             "n_softsync { n: 2 }");
+  // Without an overlap there is nothing to be graceful with.
+  EXPECT_EQ(Filled({"algorithm.preset=diloco", "algorithm.consistency.quorum.minimum=3", "workers=4"})
+                .algorithm()
+                .consistency()
+                .ShortDebugString(),
+            "quorum { minimum: 3 grace: 0 longest_grace_seconds: 10 }");
+  Filled({"algorithm.preset=diloco_async", "algorithm.consistency.quorum={}",
+          "algorithm.compensation.none={}", "algorithm.contribution.pseudo_gradient.steps_by_speed=false"});
   Filled({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=16",
           "optimizer.worker_scaling=SQUARE_ROOT"});
   Filled({"checkpoint.every_updates=0"});
