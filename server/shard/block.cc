@@ -39,7 +39,9 @@ BlockContext::BlockContext(const v1::Job& job, const ParameterLayout& layout, in
       pool(BufferSizes(layout, index)),
       weights(std::move(weights)),
       states(std::move(states)),
-      log(log) {}
+      log(log),
+      deadlines(layout.num_blocks(index)),
+      calls(layout.FragmentsOfBlocks(index), layout.num_fragments()) {}
 
 Block::Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends,
              uint32_t groups, v1::BlockState state)
@@ -75,6 +77,13 @@ void Block::TakeRosters(BlockCall* call) {
   MutexLock lock(&mu_);
   const size_t first = call->answers->size();
   TakeRostersLocked(call);
+  Log(first, call);
+}
+
+void Block::Tick(BlockCall* call) {
+  MutexLock lock(&mu_);
+  const size_t first = call->answers->size();
+  for (uint32_t group = 0; group < groups_.size(); ++group) AdvanceGroup(group, call);
   Log(first, call);
 }
 
@@ -116,11 +125,17 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
   }
   if (late) {
     state_.set_late_samples(state_.late_samples() + arrived.contribution.samples);
+    const Gate::Arrival arrival{index, arrived.envelope.incarnation};
     Reject(worker, std::move(arrived), v1::Block::LATE, call);
+    if (!gate.has_quorum()) return absl::OkStatus();
+    const uint32_t group = gate.GroupOf(index);
+    gate.CountLate(arrival, &groups_[group].tally());
+    AdvanceGroup(group, call);
   } else if (gate.in_groups()) {
     const uint32_t group = gate.GroupOf(index);
     const Gate::Arrival arrival{index, arrived.envelope.incarnation};
     Group& members = groups_[group];
+    if (members.arrived().empty() && gate.IsBelowAll(state_.version())) CallOthers(index, call);
     gate.Count(arrival, members.Add(std::move(arrived)), &members.tally());
     AdvanceGroup(group, call);
   } else if (gate.answers_at_once()) {
@@ -213,6 +228,18 @@ void Block::TakeRostersLocked(BlockCall* call) {
   if (gate.bounded()) ReleaseHeld({}, call);
 }
 
+void Block::CallOthers(uint32_t opener, BlockCall* call) {
+  const uint64_t version = state_.version();
+  if (!context_.calls.Begin(index_, version)) return;
+  call->commanded.gate.ForEachActive(version, [&](const Gate::Arrival& member) {
+    if (member.worker == opener) return;
+    WorkerRecord* const worker = call->commanded.workers.at(member.worker).get();
+    MutexLock lock(&worker->mu);
+    if (std::shared_ptr<AnswerSink> sink = worker->sink.lock())
+      call->answers->push_back(MakeCall(std::move(sink), {index_, version}));
+  });
+}
+
 // ------------------------------------------------------------------------------------------------- answers
 
 void Block::Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded) {
@@ -299,10 +326,16 @@ void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) {
                            .fate = outcome.fate,
                            .scale = payload.scale,
                            .steps = envelope.steps};
-  call->answers->push_back({std::move(envelope.sink), header, std::move(payload.bytes)});
+  call->answers->push_back(
+      {std::move(envelope.sink), header, std::move(payload.bytes), /*change=*/0, call->now});
 }
 
 // ------------------------------------------------------------------------------------- reports and snapshots
+
+uint64_t Block::version() const {
+  MutexLock lock(&mu_);
+  return state_.version();
+}
 
 v1::BlockState Block::State() const {
   MutexLock lock(&mu_);

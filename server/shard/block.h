@@ -27,7 +27,9 @@
 #include "proto/wire.pb.h"
 #include "server/shard/block_image.h"
 #include "server/shard/buffer_pool.h"
+#include "server/shard/calls.h"
 #include "server/shard/commanded_state.h"
+#include "server/shard/deadlines.h"
 #include "server/shard/gap_sample.h"
 #include "server/shard/gradient_noise.h"
 #include "server/shard/group.h"
@@ -63,6 +65,11 @@ struct BlockContext {
   // The version of a block after its first update with a weight that is not finite; 0: there was none.
   std::atomic<uint64_t> non_finite_version{0};
   std::atomic<uint64_t> bytes_pulled{0};
+
+  // Only with consistency.quorum.
+  Deadlines deadlines;
+  Calls calls;
+  std::atomic<double> answer_seconds{0};  // from an update until an answer has been sent, on average
 };
 
 // The surroundings of one operation, and its effects after all locks are released.
@@ -97,7 +104,10 @@ class Block {
   // Drops the waiting contributions in groups of workers that have left, and makes the updates
   // that are due with new rosters.
   void TakeRosters(BlockCall* call);
+  // Makes the updates that are due at this time without another request.
+  void Tick(BlockCall* call);
 
+  uint64_t version() const;
   v1::BlockState State() const;
   // Returns the block for an image without its weights and states, with the vectors of the other values.
   StandbyLog::Change Image(const CommandedState& commanded) const;
@@ -199,6 +209,9 @@ class Block {
   // Answers a contribution before it is in an update.
   void Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Calls the other active members for the update that a contribution of `opener` has begun.
+  void CallOthers(uint32_t opener, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Make every update of the waiting contributions that the gate allows.
   void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -12,10 +12,13 @@ namespace catchment {
 
 void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
   const Gate& gate = call->commanded.gate;
+  const QuorumTimes times = {call->now, call->commanded.step_seconds, context_.answer_seconds};
   Group& members = groups_[group];
   while (true) {
-    switch (gate.Decide(state_.version(), group, members.arrived(), &members.tally())) {
+    switch (gate.Decide(state_.version(), group, members.arrived(), times, &members.tally())) {
       case Gate::Decision::kWait:
+        if (gate.has_quorum())
+          context_.deadlines.Set(index_, members.tally().round.deadline.value_or(Deadlines::kNever));
         return;
       case Gate::Decision::kUpdate:
         for (WaitingContribution& waiting : members.waiting()) current_.push_back({std::move(waiting)});

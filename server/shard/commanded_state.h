@@ -28,6 +28,7 @@ struct WorkerRecord {
     ledger.Begin(incarnation);
     open_connections = 0;
     closed_by_peer = false;
+    sink.reset();
   }
 
   Mutex mu;
@@ -35,7 +36,8 @@ struct WorkerRecord {
   std::vector<Sent> sent ABSL_GUARDED_BY(mu);  // by block
   // Connections of the ledger's incarnation.
   int open_connections ABSL_GUARDED_BY(mu) = 0;
-  bool closed_by_peer ABSL_GUARDED_BY(mu) = false;  // the last connection that ended
+  bool closed_by_peer ABSL_GUARDED_BY(mu) = false;     // the last connection that ended
+  std::weak_ptr<AnswerSink> sink ABSL_GUARDED_BY(mu);  // of the newest connection
 };
 
 // Threads: not safe; the shard guards it with a reader-writer lock. The records of workers have their own.
@@ -46,6 +48,7 @@ struct CommandedState {
   std::map<uint32_t, std::unique_ptr<WorkerRecord>> workers;  // by index; also former members
   uint64_t total_samples = 0;                                 // the budget; 0: unknown
   double plateau_factor = 1;                                  // of the learning rate
+  double step_seconds = 0;                                    // ShardCommand.step_seconds
   // The number of the next checkpoint, and the updates of all blocks after which it is taken.
   uint64_t checkpoint = 0;
   uint64_t checkpoint_updates = 0;

@@ -19,6 +19,7 @@ Gate::Gate(const v1::Algorithm& algorithm)
     : synchronous_(IsSynchronous(algorithm.consistency())),
       groups_(NumGroups(algorithm.consistency())),
       backup_workers_(BackupWorkers(algorithm.consistency())),
+      quorum_(algorithm.consistency().has_quorum() ? std::make_optional<Quorum>(algorithm) : std::nullopt),
       softsync_(algorithm.consistency().has_n_softsync()
                     ? std::make_optional(algorithm.consistency().n_softsync())
                     : std::nullopt),
@@ -70,7 +71,14 @@ uint32_t Gate::ActiveMembers(uint64_t version) const {
   return roster == nullptr ? 0 : roster->active;
 }
 
+void Gate::CountLate(const Arrival& arrival, Tally* tally) const {
+  if (!quorum_) return;
+  std::erase_if(tally->late, [&](const Arrival& late) { return late.worker == arrival.worker; });
+  tally->late.push_back(arrival);
+}
+
 void Gate::Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const {
+  std::erase_if(tally->late, [&](const Arrival& late) { return late.worker == arrival.worker; });
   // It is counted again when it is used.
   if (tally->generation != generation_) return;
   const Table* roster = RosterOf(tally->from_version);
@@ -80,19 +88,43 @@ void Gate::Count(const Arrival& arrival, const std::optional<Arrival>& replaced,
 }
 
 Gate::Decision Gate::Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived,
-                            Tally* tally) const {
+                            const QuorumTimes& times, Tally* tally) const {
   const Table* roster = RosterOf(version);
   if (roster == nullptr) return Decision::kWait;
   if (tally->generation != generation_ || tally->from_version != roster->from_version) {
     const auto in = std::count_if(arrived.begin(), arrived.end(),
                                   [roster](const Arrival& arrival) { return roster->IsActive(arrival); });
-    *tally = {generation_, roster->from_version, static_cast<uint32_t>(in)};
+    tally->generation = generation_;
+    tally->from_version = roster->from_version;
+    tally->in = static_cast<uint32_t>(in);
   }
+  if (arrived.empty()) tally->round = {};
   const uint32_t active = roster->active_of_group[group];
   const uint32_t backup = active == 0 ? 0 : std::min(backup_workers_, active - 1);
-  if (tally->in < active - backup) return Decision::kWait;
+  if (tally->in < active - backup && !IsDue(*roster, arrived, times, tally)) return Decision::kWait;
   if (!arrived.empty()) return Decision::kUpdate;
   return synchronous_ && RosterAfter(version) != nullptr ? Decision::kSkip : Decision::kWait;
+}
+
+bool Gate::IsDue(const Table& roster, absl::Span<const Arrival> arrived, const QuorumTimes& times,
+                 Tally* tally) const {
+  if (!quorum_ || arrived.empty()) return false;
+  const auto late = std::count_if(tally->late.begin(), tally->late.end(),
+                                  [&roster](const Arrival& late) { return roster.IsActive(late); });
+  return quorum_->IsDue(tally->in, roster.active - static_cast<uint32_t>(late), times, &tally->round);
+}
+
+bool Gate::IsBelowAll(uint64_t version) const {
+  const uint32_t active = ActiveMembers(version);
+  return quorum_ && quorum_->Needed(active) < active;
+}
+
+void Gate::ForEachActive(uint64_t version, absl::FunctionRef<void(const Arrival&)> function) const {
+  const Table* roster = RosterOf(version);
+  if (roster == nullptr) return;
+  for (const v1::Member& member : roster->members) {
+    if (!member.idle()) function({member.worker(), member.incarnation()});
+  }
 }
 
 uint64_t Gate::SkipTo(uint64_t version) const { return RosterAfter(version)->from_version; }

@@ -3,6 +3,7 @@
 //   in groups (synchronous: k = 1; grouped: k > 1; worker i in group i mod k)
 //     synchronous (k = 1):  from the contributions of all members, when the last of them has arrived;
 //     with b backup workers: from the first p - b contributions of the group's p members, at least one;
+//     quorum (k = 1):       from all, or from those of a quorum when its grace has passed (quorum.h);
 //     hybrid (k > 1):       from each group's contributions separately;
 //   in order of arrival (the other kinds)
 //     asynchronous:         from every contribution, when it arrives;
@@ -40,9 +41,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
+#include "server/shard/quorum.h"
 
 namespace catchment {
 
@@ -83,12 +86,25 @@ class Gate {
     uint64_t generation = 0;
     uint64_t from_version = 0;  // of the roster
     uint32_t in = 0;
+    // Only with a quorum.
+    QuorumRound round;
+    std::vector<Arrival> late;  // those whose last contribution was too late for the update before
   };
   // Counts an arrival, which replaces `replaced` if the worker's earlier contribution was there.
   void Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const;
+  // Counts a contribution that is too late.
+  void CountLate(const Arrival& arrival, Tally* tally) const;
   // Decides about the update of a group. `version` is that of the block; each of `arrived` has been counted.
-  Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived, Tally* tally) const;
+  Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived,
+                  const QuorumTimes& times, Tally* tally) const;
   uint64_t SkipTo(uint64_t version) const;
+
+  // Returns true if an update may be made at a time at which nothing arrives.
+  bool has_quorum() const { return quorum_.has_value(); }
+  // Returns true if an update of this version may be made without some of its active members.
+  bool IsBelowAll(uint64_t version) const;
+  // Calls the function with each worker that makes version `version` and is not idle.
+  void ForEachActive(uint64_t version, absl::FunctionRef<void(const Arrival&)> function) const;
 
   // ------------------------------------------------------------------------------------ in order of arrival
 
@@ -128,12 +144,16 @@ class Gate {
     std::vector<uint32_t> active_of_group;
   };
 
+  // Returns true if a quorum makes the update of these contributions before all are in.
+  bool IsDue(const Table& roster, absl::Span<const Arrival> arrived, const QuorumTimes& times,
+             Tally* tally) const;
   const Table* RosterOf(uint64_t version) const;
   const Table* RosterAfter(uint64_t version) const;
 
   const bool synchronous_;  // without backup workers
   const uint32_t groups_;
   const uint32_t backup_workers_;
+  const std::optional<Quorum> quorum_;
   const std::optional<v1::NSoftsync> softsync_;
   const uint32_t delay_;
   const uint32_t staleness_limit_;  // 0: none

@@ -36,6 +36,8 @@ void Group::Clear() {
   waiting_.clear();
   arrived_.clear();
   tally_.in = 0;
+  tally_.round = {};
+  tally_.late.clear();
 }
 
 }  // namespace catchment

@@ -26,6 +26,7 @@ struct Answer {
   BufferPtr payload;  // may be shared with other answers; null: none
   // The change that the shard's standby must have before the answer leaves (standby_log.h); 0: none.
   uint64_t change = 0;
+  double made_at = 0;  // seconds, on the clock of Shard::Handle
 };
 
 // The sender of a request, and the destination of the answer.

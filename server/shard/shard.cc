@@ -97,6 +97,23 @@ absl::Status Shard::Handle(Request request, double now, std::vector<Answer>* ans
   return absl::OkStatus();
 }
 
+void Shard::Tick(double now, std::vector<Answer>* answers) {
+  uint64_t due_checkpoint = 0;
+  {
+    ReaderLock lock(&roster_mu_);
+    BlockCall call(commanded_, now, answers);
+    for (const uint32_t block : context_.deadlines.TakeDue(now)) blocks_[block]->Tick(&call);
+    due_checkpoint = call.due_checkpoint;
+  }
+  if (due_checkpoint > 0) Checkpoint(due_checkpoint);
+}
+
+void Shard::CountAnswer(double seconds) {
+  constexpr double kWeight = 0.2;
+  // Two threads that count at the same time may count as one.
+  context_.answer_seconds = context_.answer_seconds + kWeight * (seconds - context_.answer_seconds);
+}
+
 absl::Status Shard::CheckBlock(uint32_t block) const {
   if (block < blocks_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -154,12 +171,23 @@ WorkerRecord* Shard::FindWorker(uint32_t worker) const {
 
 // ----------------------------------------------------------------------------------------------- connections
 
-void Shard::Connected(uint32_t worker, uint64_t incarnation) {
+std::vector<Answer> Shard::Connected(uint32_t worker, uint64_t incarnation,
+                                     const std::shared_ptr<AnswerSink>& sink) {
+  std::vector<Answer> calls;
   ReaderLock lock(&roster_mu_);
   WorkerRecord* const record = FindWorker(worker);
-  if (record == nullptr) return;
-  MutexLock worker_lock(&record->mu);
-  if (record->ledger.incarnation() == incarnation) ++record->open_connections;
+  if (record == nullptr) return calls;
+  {
+    MutexLock worker_lock(&record->mu);
+    if (record->ledger.incarnation() != incarnation) return calls;
+    ++record->open_connections;
+    record->sink = sink;
+  }
+  for (const Calls::Call& last : context_.calls.Last()) {
+    if (sink != nullptr && blocks_[last.block]->version() == last.version)
+      calls.push_back(MakeCall(sink, last));
+  }
+  return calls;
 }
 
 void Shard::Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer) {
@@ -198,6 +226,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
     WriterLock lock(&roster_mu_);
     if (command.total_samples() > 0) commanded_.total_samples = command.total_samples();
     if (command.has_plateau_factor()) commanded_.plateau_factor = command.plateau_factor();
+    if (command.step_seconds() > 0) commanded_.step_seconds = command.step_seconds();
     const std::vector<v1::Roster> rosters(command.rosters().begin(), command.rosters().end());
     if (!commanded_.gate.SetRosters(command.generation(), rosters)) return;
     commanded_.checkpoint = command.checkpoint();

@@ -62,6 +62,16 @@ class Shard {
   // when it grows.
   absl::Status Handle(Request request, double now, std::vector<Answer>* answers);
 
+  // Returns true if updates may be due at a time, with consistency.quorum.
+  bool has_quorum() const { return context_.job.algorithm().consistency().has_quorum(); }
+  // Returns the time at which Tick must be called unless a request or new rosters come first, on the clock of
+  // Handle. Deadlines::kNever: there is none.
+  double NextDeadline() { return context_.deadlines.Next(); }
+  // Makes the updates whose deadlines have passed, and appends their answers to `answers`.
+  void Tick(double now, std::vector<Answer>* answers);
+  // Records the seconds from the update of an answer until it has been sent, for later deadlines.
+  void CountAnswer(double seconds);
+
   // Sets the rosters, the announced checkpoint, the budget and the learning rate's factor; may release
   // waiting requests. Drops contributions in groups from workers that have left; the master
   // assigns their samples again. `now`: as in Handle.
@@ -91,8 +101,11 @@ class Shard {
   // number.
   v1::ShardReport Report(bool statistics = true) const;
   // Records that a worker's connection is open, until Disconnected. `by_peer`: the worker closed it, or it
-  // broke. A worker whose last connection ended in this way is reported until it opens another.
-  void Connected(uint32_t worker, uint64_t incarnation);
+  // broke. A worker whose last connection ended in this way is reported until it opens another. `sink`
+  // receives the calls of workers (consistency.quorum) as long as it exists; those of the updates in progress
+  // are returned.
+  std::vector<Answer> Connected(uint32_t worker, uint64_t incarnation,
+                                const std::shared_ptr<AnswerSink>& sink = nullptr);
   void Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer);
 
   // Returns the number of the worker's push of which some blocks, but not all, have arrived; 0: none.

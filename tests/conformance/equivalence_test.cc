@@ -171,6 +171,36 @@ TEST(Compensation, LimitsBeyondAnyStalenessChangeNothing) {
   EXPECT_EQ(train("consistency { asynchronous { staleness_limit: 4 } }", "none {}"), plain);
 }
 
+TEST(Quorum, OfAllWorkersIsDiLoCoBitForBit) {
+  const std::string local =
+      "contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: 0.01 } } }";
+  const std::vector<float> plain =
+      TrainSynchronously(PresetJob("diloco", 4, absl::StrCat("algorithm { ", local, " }")), {4, 4, 4, 4});
+  EXPECT_LT(Problem().Loss(plain), 0.8 * Problem().Loss(Initial())) << "the test would show nothing";
+  const v1::Job job =
+      PresetJob("diloco", 4, absl::StrCat("algorithm { consistency { quorum { minimum: 4 } } ", local, " }"));
+  EXPECT_EQ(TrainSynchronously(job, {4, 4, 4, 4}), plain);
+  EXPECT_EQ(TrainSynchronously(job, {4, 4, 4, 4}, {.num_shards = 3, .block_size = 16}), plain);
+  for (uint64_t seed : {1, 2, 3}) {
+    Random random(seed);
+    const auto any = [&random](const std::vector<int>& ready, int) {
+      return ready[random.Below(ready.size())];
+    };
+    EXPECT_EQ(TrainSynchronously(job, {4, 4, 4, 4}, {}, any), plain) << seed;
+  }
+}
+
+TEST(Quorum, LoneWorkerIsDiLoCoBitForBit) {
+  const auto train = [](const std::string& consistency) {
+    return TrainSynchronously(
+        PresetJob("diloco", 1,
+                  absl::StrCat("algorithm { consistency { ", consistency,
+                               " } contribution { pseudo_gradient { local_steps: 4 } } }")),
+        {16});
+  };
+  EXPECT_EQ(train("quorum {}"), train("synchronous {}"));
+}
+
 // The field of the job as the local optimizer's.
 std::string AsLocal(const std::string& optimizer) {
   return "algorithm { contribution { pseudo_gradient { local_steps: 4 local_" + optimizer + " } } }";

@@ -35,7 +35,7 @@ using Decision = Gate::Decision;
 Decision Decide(const Gate& gate, uint64_t version, uint32_t group,
                 const std::vector<Gate::Arrival>& arrived) {
   Gate::Tally tally;
-  return gate.Decide(version, group, arrived, &tally);
+  return gate.Decide(version, group, arrived, {}, &tally);
 }
 
 // ------------------------------------------------------------------------------------------- synchronous
@@ -249,7 +249,7 @@ class RandomGate {
     }
     const uint32_t g = Draw(groups_);
     Group& group = arrived_[g];
-    const Decision decision = gate_.Decide(version_, g, group.arrived(), &group.tally());
+    const Decision decision = gate_.Decide(version_, g, group.arrived(), {}, &group.tally());
     ASSERT_EQ(decision, plain_.Decide(version_, g, group.arrived()));
     ++decisions[decision];
     if (decision == Decision::kUpdate) {

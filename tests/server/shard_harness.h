@@ -161,7 +161,19 @@ class ShardHarness {
     command.set_generation(++generation_);
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
     command.set_total_samples(total_samples);
+    command.set_step_seconds(step_seconds_);
     shard_->SetRosters(command, now_, &answers_);
+  }
+
+  // Sets the time of a step in every later command.
+  void SetStepSeconds(double seconds) {
+    step_seconds_ = seconds;
+    SetRosters(rosters_, total_samples_);
+  }
+  // The time passes without a request.
+  void Tick(double now) {
+    now_ = now;
+    shard_->Tick(now, &answers_);
   }
 
   // Sets the time of later requests.
@@ -233,6 +245,7 @@ class ShardHarness {
   std::vector<v1::Roster> rosters_;
   uint64_t total_samples_ = 0;
   double now_ = 0;
+  double step_seconds_ = 0;
   std::optional<double> plateau_factor_;
   std::vector<Answer> answers_;
 };

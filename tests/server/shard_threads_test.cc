@@ -39,9 +39,10 @@ class Inbox final : public AnswerSink {
 // A worker that pushes ones, all blocks at once, and waits for the answers.
 class Pusher {
  public:
-  Pusher(Shard* shard, uint32_t worker)
+  Pusher(Shard* shard, uint32_t worker, const std::atomic<double>* now = nullptr)
       : shard_(*shard),
         worker_(worker),
+        now_(now),
         inbox_(std::make_shared<Inbox>()),
         versions_(shard->num_blocks(), 0) {}
 
@@ -53,12 +54,14 @@ class Pusher {
       request.contribution.values = shard_.pool()->Get(shard_.block_range(block).size());
       std::fill_n(request.contribution.values->data(), request.contribution.values->size(), 1.0f);
       std::vector<Answer> answers;
-      ASSERT_TRUE(shard_.Handle(std::move(request), /*now=*/0, &answers).ok());
+      ASSERT_TRUE(shard_.Handle(std::move(request), now_ == nullptr ? 0 : now_->load(), &answers).ok());
       Deliver(&answers);
     }
     for (const Answer& answer : inbox_->Take(versions_.size())) {
       const bool applied = answer.header.fate == v1::Block::APPLIED;
-      ASSERT_TRUE(applied || answer.header.fate == v1::Block::ACCEPTED);
+      late_ += answer.header.fate == v1::Block::LATE;
+      ASSERT_TRUE(applied || answer.header.fate == v1::Block::ACCEPTED ||
+                  answer.header.fate == v1::Block::LATE);
       ASSERT_GE(answer.header.version, versions_[answer.header.block] + applied);
       versions_[answer.header.block] = answer.header.version;
       for (int64_t i = 1; i < answer.payload->size(); ++i) {
@@ -68,10 +71,15 @@ class Pusher {
     }
   }
 
+  // Returns the blocks that came too late for their update.
+  uint64_t late() const { return late_; }
+
  private:
   Shard& shard_;
   const uint32_t worker_;
+  const std::atomic<double>* const now_;  // null: time stands still
   const std::shared_ptr<Inbox> inbox_;
+  uint64_t late_ = 0;
   std::vector<uint64_t> versions_;
 };
 
@@ -165,6 +173,79 @@ TEST(ShardThreadsTest, AcceptedPushesAreAllAppliedOnce) {
 TEST(ShardThreadsTest, LockstepReleasesWhoItHolds) {
   const v1::Job job = GradientJobWith("consistency { bounded_staleness { bound: 0 } }");
   Hammer(job, kManyBlocks, 250, 250 * kWorkers, -250.0f * kWorkers);
+}
+
+// Receives calls over connections that open and close.
+struct CountingSink final : AnswerSink {
+  explicit CountingSink(std::atomic<uint64_t>* calls) : calls(*calls) {}
+  void Deliver(Answer answer) override { calls += answer.header.operation == v1::Block::CALL; }
+  std::atomic<uint64_t>& calls;
+};
+
+TEST(ShardThreadsTest, DeadlinesPassWhilePushesGoOn) {
+  constexpr int kPushes = 200;
+  const v1::Job job = GradientJobWith(
+      "consistency { quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 1 } } "
+      "contribution { pseudo_gradient { overlap_steps: 2 } }");
+  const ParameterLayout layout = FlatLayout(kManyBlocks.values, 1, kManyBlocks.block_size);
+  Shard::Contents contents;
+  contents.weights.assign(kManyBlocks.values, 0.0f);
+  Shard shard(job, layout, 0, std::move(contents), [](std::unique_ptr<PendingSnapshot>) {});
+  std::vector<uint32_t> workers;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) workers.push_back(worker);
+  uint64_t generation = 0;
+  const auto set_rosters = [&](double now) {
+    v1::ShardCommand command;
+    command.set_generation(++generation);
+    command.set_step_seconds(0.5);
+    *command.add_rosters() = MakeRoster(0, workers);
+    std::vector<Answer> answers;
+    shard.SetRosters(command, now, &answers);
+    Deliver(&answers);
+  };
+  set_rosters(0);
+
+  std::atomic<double> now{0};
+  std::atomic<uint64_t> late{0}, calls{0};
+  std::vector<std::thread> threads;
+  for (uint32_t worker : workers) {
+    threads.emplace_back([&, worker] {
+      Pusher pusher(&shard, worker, &now);
+      for (int i = 0; i < kPushes; ++i) pusher.Push(i + 1);
+      late += pusher.late();
+    });
+  }
+  std::atomic<bool> done{false};
+  std::thread timer([&] {
+    while (!done) {
+      now = now + 0.01;
+      std::vector<Answer> answers;
+      if (shard.NextDeadline() <= now) shard.Tick(now, &answers);
+      Deliver(&answers);
+    }
+  });
+  std::thread connections([&] {
+    while (!done) {
+      const auto sink = std::make_shared<CountingSink>(&calls);
+      for (uint32_t worker : workers) {
+        std::vector<Answer> due = shard.Connected(worker, IncarnationOf(worker), sink);
+        Deliver(&due);
+      }
+      shard.CountAnswer(0.001);
+      set_rosters(now);
+      for (uint32_t worker : workers) shard.Disconnected(worker, IncarnationOf(worker), /*by_peer=*/true);
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  timer.join();
+  connections.join();
+
+  uint64_t applied = 0;
+  const ShardSnapshot snapshot = shard.Snapshot();
+  for (const v1::BlockState& block : snapshot.state.blocks()) applied += block.samples();
+  EXPECT_EQ(applied + late, static_cast<uint64_t>(kWorkers * kPushes * shard.num_blocks()));
+  EXPECT_GT(calls, 0u);
 }
 
 // Snapshots that begin, and are copied, while pushes go on.
