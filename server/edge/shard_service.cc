@@ -28,7 +28,9 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       context_{shard,     &appliers_,
                &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
                {},        options.log},
+      timer_(shard->has_quorum() ? std::make_unique<DeadlineTimer>(shard, options.log) : nullptr),
       appliers_(options.apply) {
+  context_.timer = timer_.get();
   front_->target_ = this;
 }
 
@@ -66,6 +68,7 @@ void ShardService::Control(const v1::ShardCommand& command,
                            std::function<void(absl::StatusOr<v1::ShardReport>)> respond) {
   if (absl::Status status = claim_->Admit(command); !status.ok()) return respond(std::move(status));
   v1::ShardReport report = control_(command);
+  if (timer_ != nullptr) timer_->Look();
   report.set_server_instance(claim_->server_instance());
   report.set_run_id(command.run().id());
   StandbyLog* const log = context_.log;

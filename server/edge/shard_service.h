@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -13,6 +14,7 @@
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/calls.h"
+#include "server/edge/deadline_timer.h"
 #include "server/edge/snapshot_stream.h"
 #include "server/edge/stream_table.h"
 #include "server/edge/train_stream.h"
@@ -81,7 +83,8 @@ class ShardService final : public CallService {
   const ControlHandler control_;
   StreamTable streams_;
   StreamTable snapshots_;
-  const TrainStream::Context context_;
+  TrainStream::Context context_;
+  const std::unique_ptr<DeadlineTimer> timer_;  // null: no update is due at a time
   ApplyPool appliers_;
 };
 

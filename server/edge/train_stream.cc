@@ -37,8 +37,9 @@ TrainStream::TrainStream(TrainCall* call, const Context* context, const v1::Hell
 
 void TrainStream::Start() {
   self_ = shared_from_this();
-  shard_.Connected(worker_, incarnation_);
+  std::vector<Answer> calls = shard_.Connected(worker_, incarnation_, self_);
   number_ = context_.streams->Add({worker_, incarnation_}, self_);
+  catchment::Deliver(&calls);
   MutexLock lock(&mu_);
   ReadNext();
 }
@@ -92,6 +93,7 @@ void TrainStream::Apply(Request request) {
   const absl::Status status = Handle(std::move(request), &answers);
   if (context_.log != nullptr) context_.log->Flush();
   catchment::Deliver(&answers);
+  if (context_.timer != nullptr) context_.timer->Look();
   MutexLock lock(&mu_);
   --applying_;
   if (!status.ok()) EndStream(status);
@@ -122,7 +124,7 @@ absl::Status TrainStream::Handle(Request request, std::vector<Answer>* answers) 
 
 void TrainStream::Deliver(Answer answer) {
   MutexLock lock(&mu_);
-  if (TraceRecorder* const trace = Trace()) {
+  if (TraceRecorder* const trace = Trace(); trace != nullptr && answer.header.operation != v1::Block::CALL) {
     const auto wait = waits_since_.extract(answer.header.block);
     if (wait) {
       trace->RecordOn(absl::StrCat("gate: worker ", worker_), "gate", wait.mapped(), trace->Now(),
@@ -139,6 +141,7 @@ void TrainStream::WriteNext() {
   Answer answer = answers_.Pop();
   grpc::ByteBuffer frame = Frame(answer.header, SliceOf(std::move(answer.payload)));
   outgoing_.Swap(&frame);
+  outgoing_made_at_ = answer.made_at;
   writing_ = true;
   call_->StartWrite(outgoing_);
 }
@@ -166,6 +169,8 @@ void TrainStream::OnWriteDone(bool ok) {
   writing_ = false;
   bytes_sent_ += outgoing_.Length();
   outgoing_.Clear();
+  if (context_.timer != nullptr && outgoing_made_at_ > 0)
+    shard_.CountAnswer(context_.clock.Now() - outgoing_made_at_);
   // The peer has disconnected, which the next read will report.
   if (!ok) answers_.Clear();
   times_drained_ += answers_.empty();

@@ -28,6 +28,7 @@
 #include "proto/wire.pb.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/calls.h"
+#include "server/edge/deadline_timer.h"
 #include "server/edge/rate_floor.h"
 #include "server/edge/stream_table.h"
 #include "server/shard/ring.h"
@@ -51,8 +52,9 @@ class TrainStream final : public StreamOwner,
     ApplyPool* appliers = nullptr;
     StreamTable* streams = nullptr;
     RateFloor floor{0, 0};
-    SteadyClock clock = {};     // of requests
-    StandbyLog* log = nullptr;  // null: the shard has no standby
+    SteadyClock clock = {};          // of requests
+    StandbyLog* log = nullptr;       // null: the shard has no standby
+    DeadlineTimer* timer = nullptr;  // null: no update is due at a time
   };
 
   // `call` is one whose Hello was accepted. The stream lives until the call ends, and as long as the shard
@@ -101,6 +103,7 @@ class TrainStream final : public StreamOwner,
   size_t applying_ ABSL_GUARDED_BY(mu_) = 0;   // requests
   Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);  // that wait to be sent
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
+  double outgoing_made_at_ ABSL_GUARDED_BY(mu_) = 0;             // the answer that is being sent; 0: a call
   std::map<uint32_t, double> waits_since_ ABSL_GUARDED_BY(mu_);  // by block, with a trace
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool waits_for_standby_ ABSL_GUARDED_BY(mu_) = false;
