@@ -69,6 +69,10 @@ class Parameters {
   // Returns true if Finish would return at once.
   virtual bool IsDone(int fragment) const = 0;
 
+  // Returns true if a server has called for a contribution that is computed with the fragment's weights that
+  // were fetched last (Block.CALL in proto/wire.proto). Not to be called during the fragment's operation.
+  virtual bool Called(int /*fragment*/) { return false; }
+
   virtual int num_fragments() const { return 1; }
   // Returns the fragment's ranges of the flat vector, ascending. With several fragments only.
   virtual std::vector<Range> fragment(int /*fragment*/) const { return {}; }

@@ -80,7 +80,8 @@ bool PseudoGradient::IsDue(int fragment, const Step& step) const {
   const uint64_t round = step.local_steps > 0 ? step.local_steps : config_.local_steps();
   if (step.left && *step.left < round) return *step.left == 0;
   const uint64_t first = CeilDivide((fragment + 1) * round, fragments_.size());
-  return fragments_[fragment].steps >= (fragments_[fragment].pushed ? round : first);
+  const Fragment& own = fragments_[fragment];
+  return own.steps >= (own.pushed ? round : first) || (!own.in_flight && parameters_.Called(fragment));
 }
 
 absl::Status PseudoGradient::UseAnswers() {

@@ -26,6 +26,9 @@
 // (Step::local_steps, which the master computes from the measured speeds), and the servers delay the momentum
 // (optim/delayed_nesterov.h).
 //
+// Decoupled DiLoCo (Douillard et al. 2026, arXiv:2604.21428): when a server has called for a fragment, a
+// worker sends the D of fewer steps at the end of its step (server/shard/quorum.h).
+//
 // Shapes: three vectors as long as the weights, a fourth one with overlap, and the local optimizer's state,
 // which the worker keeps from round to round.
 //

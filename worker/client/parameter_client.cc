@@ -126,6 +126,12 @@ absl::StatusOr<Parameters::Outcome> ParameterClient::Finish(int fragment) {
   return transfers_[fragment].outcome;
 }
 
+bool ParameterClient::Called(int fragment) {
+  MutexLock lock(&mu_);
+  return std::any_of(servers_.begin(), servers_.end(),
+                     [fragment](const auto& server) { return server->IsCalled(fragment); });
+}
+
 bool ParameterClient::IsDone(int fragment) const {
   MutexLock lock(&mu_);
   return transfers_[fragment].unanswered == 0 || cancelled_;

@@ -77,6 +77,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   bool IsDone(int fragment) const override;
   int num_fragments() const override { return layout_.num_fragments(); }
   std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
+  bool Called(int fragment) override;
 
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const;

@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -182,7 +183,22 @@ absl::Status ServerChannel::CheckAsked(const BlockHeader& header) const {
   return absl::InternalError(absl::StrCat("server ", index_, " sent an answer without a request"));
 }
 
+void ServerChannel::TakeCall(const BlockHeader& call) {
+  MutexLock lock(&mu_);
+  if (call.block < versions_.size()) calls_[call.block] = call.version;
+}
+
+bool ServerChannel::IsCalled(uint32_t fragment) const {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const auto& call) {
+    return FragmentOf(call.first) == fragment && versions_[call.first] == call.second;
+  });
+}
+
 absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadView& payload) {
+  if (header.operation == v1::Block::CALL) {
+    TakeCall(header);
+    return absl::OkStatus();
+  }
   {
     MutexLock lock(&mu_);
     if (absl::Status status = CheckAsked(header); !status.ok()) return status;

@@ -9,6 +9,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,9 @@ class ServerChannel final : public ShardStream::Owner {
   BlockSchedule& schedule() { return schedule_; }
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const { return highest_version_; }
+  // Returns true if the server has called for a contribution computed with the fragment's blocks as last
+  // pulled. Not to be called during an operation of the fragment.
+  bool IsCalled(uint32_t fragment) const;
   // Returns true if the stream closed while answers are missing. One that closes after its last answer is
   // opened again in the next operation.
   bool IsBroken() const { return closed_ && schedule_.unanswered() > 0; }
@@ -114,6 +118,7 @@ class ServerChannel final : public ShardStream::Owner {
   // Writes the values of an answer to the output of the operation.
   absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
   absl::Status CheckAsked(const BlockHeader& header) const;
+  void TakeCall(const BlockHeader& call);
   TraceBlock TracedBlock(const BlockHeader& header) const {
     return {options_.hello.worker(), header.block, header.sequence};
   }
@@ -140,7 +145,8 @@ class ServerChannel final : public ShardStream::Owner {
   // Guarded by mu_.
   BlockSchedule schedule_;
   uint64_t highest_version_ = 0;
-  std::vector<double> sent_at_;  // by block, for the trace; 0: it was sent without one
+  std::map<uint32_t, uint64_t> calls_;  // the version of the last call of each block
+  std::vector<double> sent_at_;         // by block, for the trace; 0: it was sent without one
   bool closed_ = true;
   absl::Status close_status_;
   // For the attempts to open the stream since its last answer.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,31 @@ TEST(PseudoGradientTest, LastShorterRoundIsPushedAtTheEndAndOnce) {
   EXPECT_EQ(center.pushed, (Values{3, 1}));
   EXPECT_EQ(center.samples, (Samples{21, 7}));
   EXPECT_EQ(center.steps, (std::vector<uint64_t>{3, 4}));
+}
+
+// Calls the worker before these of its questions.
+class CallingCenter final : public SgdCenter {
+ public:
+  using SgdCenter::SgdCenter;
+  bool Called(int /*fragment*/) override {
+    EXPECT_FALSE(in_flight());
+    return calls.count(++asked_) > 0;
+  }
+  std::set<int> calls;
+
+ private:
+  int asked_ = 0;
+};
+
+TEST(PseudoGradientTest, CalledWorkerSendsWhatItHasAtTheEndOfItsStep) {
+  CallingCenter center({8}, 1);
+  center.calls = {1, 4};
+  const auto algorithm = MakeAlgorithm(MakeJob(4, kSgd), 1, &center);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  for (int i = 0; i < 9; ++i) ASSERT_TRUE(algorithm->Run({7, 0}, Constant(2)).ok());
+  EXPECT_EQ(center.pushed, (Values{1, 3, 4})) << "of 1, 3 and all 4 steps";
+  EXPECT_EQ(center.samples, (Samples{7, 21, 28}));
+  EXPECT_EQ(center.steps, (std::vector<uint64_t>{1, 4, 8}));
 }
 
 TEST(PseudoGradientTest, RoundHasTheStepsThatTheMasterHasSet) {

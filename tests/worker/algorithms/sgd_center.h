@@ -10,7 +10,7 @@
 
 namespace catchment {
 
-class SgdCenter final : public FakeParameters {
+class SgdCenter : public FakeParameters {
  public:
   SgdCenter(std::vector<float> weights, float learning_rate)
       : weights(std::move(weights)), learning_rate_(learning_rate) {}

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <memory>
@@ -128,6 +129,58 @@ TEST_P(ShardsTest, SynchronousWorkersMeetInEveryRound) {
   for (std::thread& thread : threads) thread.join();
   for (int s = 0; s < GetParam(); ++s)
     EXPECT_EQ(servers_->shard(s).version(), static_cast<uint64_t>(kRounds));
+}
+
+TEST_P(ShardsTest, WorkerIsCalledAtTheVersionThatItHolds) {
+  // Two workers make an update, and a third one may still be in it.
+  Serve(GradientJobWith("consistency { quorum { minimum: 2 longest_grace_seconds: 1 } } "
+                        "contribution { pseudo_gradient { local_steps: 4 } }"),
+        {0, 1, 2});
+  const auto first = Client(0), second = Client(1), called = Client(2);
+  const std::vector<float> gradient(kValues, 1.0f);
+  std::vector<float> weights(kValues);
+  for (const auto& client : {first.get(), second.get(), called.get()})
+    ASSERT_TRUE(client->Pull(0, absl::MakeSpan(weights)).ok());
+  EXPECT_FALSE(called->Called(0));
+
+  std::vector<float> of_first(kValues);
+  first->Start({Parameters::Operation::kPushPull, 0, 1, gradient, absl::MakeSpan(of_first), 1});
+  first->Ready({0, kValues});
+  const auto await_call = [&](ParameterClient* client) {
+    for (int i = 0; i < 1000 && !client->Called(0); ++i) usleep(10000);
+    return client->Called(0);
+  };
+  EXPECT_TRUE(await_call(called.get()));
+  EXPECT_TRUE(await_call(second.get()));
+  ASSERT_TRUE(second->PushPull(gradient, 1, absl::MakeSpan(weights), 1).ok());
+  const auto outcome = first->Finish();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_FALSE(outcome->late);
+  EXPECT_FALSE(first->Called(0)) << "it began the update";
+  EXPECT_FALSE(second->Called(0)) << "it holds the next version";
+  EXPECT_EQ(weights[0], -1);
+
+  EXPECT_TRUE(called->Called(0)) << "it does not know yet that the update was made without it";
+  const auto late = called->PushPull(gradient, 1, absl::MakeSpan(weights), 1);
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_TRUE(late->late);
+  EXPECT_FALSE(called->Called(0));
+  EXPECT_EQ(weights[0], -1);
+}
+
+TEST_P(ShardsTest, UpdateIsMadeWhenItsGraceHasPassed) {
+  Serve(GradientJobWith("consistency { quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 0.05 } } "
+                        "contribution { pseudo_gradient { local_steps: 4 overlap_steps: 2 } }"),
+        {0, 1});
+  const auto client = Client();
+  std::vector<float> weights(kValues);
+  for (int update = 1; update <= 3; ++update) {
+    const auto outcome =
+        client->PushPull(std::vector<float>(kValues, 1.0f), 1, absl::MakeSpan(weights), update);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_FALSE(outcome->late);
+    EXPECT_THAT(weights, Each(-1.0f * update));
+  }
 }
 
 TEST_P(ShardsTest, ContributionThatIsNotFiniteIsToldToTheWorker) {
