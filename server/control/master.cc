@@ -393,6 +393,7 @@ v1::ShardCommand Master::Command(bool rosters) const {
   if (rosters) rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
   if (plateau_) command.set_plateau_factor(plateau_->factor());
+  if (job_.algorithm().consistency().has_quorum()) command.set_step_seconds(FastestStepSeconds());
   if (state_machine_.final_checkpoint() > 0) {
     command.set_checkpoint(state_machine_.final_checkpoint());
   } else {

@@ -242,6 +242,10 @@ class Master {
   absl::StatusOr<v1::Lease> NextLease(Member* member);
   // Returns Lease.local_steps of the member's next lease.
   uint32_t LocalStepsOf(const Member& member) const;
+  // Returns the highest StepsPerSecond of a worker; 0: unknown.
+  double MostStepsPerSecond() const;
+  // Returns ShardCommand.step_seconds.
+  double FastestStepSeconds() const;
   // Returns the interval between two calls of one kind by a worker: `seconds`, or more with many workers, to
   // limit the rate of calls to the master.
   double Spread(double seconds) const;

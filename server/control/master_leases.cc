@@ -107,10 +107,19 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
 uint32_t Master::LocalStepsOf(const Member& member) const {
   const v1::PseudoGradient& contribution = job_.algorithm().contribution().pseudo_gradient();
   if (!contribution.steps_by_speed()) return 0;
+  return LocalSteps(contribution.local_steps(), StepsPerSecond(member.progress), MostStepsPerSecond());
+}
+
+double Master::MostStepsPerSecond() const {
   double fastest = 0;
   for (const Member* worker : membership_.workers())
     fastest = std::max(fastest, StepsPerSecond(worker->progress));
-  return LocalSteps(contribution.local_steps(), StepsPerSecond(member.progress), fastest);
+  return fastest;
+}
+
+double Master::FastestStepSeconds() const {
+  const double fastest = MostStepsPerSecond();
+  return fastest > 0 ? 1 / fastest : 0;
 }
 
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {

@@ -172,6 +172,7 @@ constexpr FieldLimit kLimits[] = {
     {"ShardCommand.plateau_factor", kNumber, 1},
     {"ShardCommand.rosters", kCount, kWorkers},
     {"ShardCommand.server_instance"},
+    {"ShardCommand.step_seconds", kNumber, kPollSeconds},
     {"ShardCommand.stop"},
     {"ShardCommand.total_samples"},
     {"ShardCommand.training"},

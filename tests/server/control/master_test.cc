@@ -464,6 +464,32 @@ TEST_F(MasterTest, WorkersThatOverlapSettleWhereACheckpointIsTaken) {
   }
 }
 
+TEST_F(MasterTest, ServersLearnTheFastestWorkersSecondsPerStepWithAQuorum) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 2});
+  Start(job);
+  EXPECT_EQ(master_->Command().step_seconds(), 0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_quorum()->set_minimum(1);
+  job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient()->set_local_steps(4);
+  Start(job);
+  Worker fast = Join(), slow = Join();
+  ASSERT_EQ(Next(&fast), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&slow), v1::Lease::GRANTED);
+  EXPECT_EQ(master_->Command().step_seconds(), 0) << "no speed is known";
+  slow.progress.set_steps(1);
+  slow.progress.set_compute_seconds(2);
+  ASSERT_EQ(Next(&slow), v1::Lease::GRANTED);
+  EXPECT_EQ(master_->Command().step_seconds(), 2);
+  fast.progress.set_steps(4);
+  fast.progress.set_compute_seconds(1);
+  ASSERT_EQ(Next(&fast), v1::Lease::GRANTED);
+  const uint64_t generation = master_->Command().generation();
+  EXPECT_EQ(master_->Command().step_seconds(), 0.25);
+  fast.progress.set_compute_seconds(2);
+  ASSERT_TRUE(Beat(fast).ok());
+  EXPECT_EQ(master_->Command().step_seconds(), 0.5);
+  EXPECT_EQ(master_->Command().generation(), generation);
+}
+
 // The answer when a waiting call is reconsidered, and whether the conditions have changed since.
 TEST_F(MasterTest, WhatACallForALeaseWaitsForChangesItsConditions) {
   for (bool synchronous : {false, true}) {
