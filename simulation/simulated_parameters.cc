@@ -25,25 +25,34 @@ SimulatedParameters::SimulatedParameters(const Options& options, const Parameter
       pull_(Codec::ForPull(options.compression)),
       transfers_(layout->num_fragments()) {
   for (int s = 0; s < layout_.num_shards(); ++s) {
-    auto channel = std::make_shared<Channel>();
+    auto channel = std::make_shared<Channel>(layout_.num_blocks(s));
     channel->owner = this;
     channel->shard = s;
-    channel->versions.resize(layout_.num_blocks(s));
     channel->schedule = std::make_unique<BlockSchedule>(&layout_, s);
     channel->encoder = std::make_unique<PushEncoder>(options_.compression, layout_.shard(s).size());
-    channels_.push_back(std::move(channel));
-    servers_[s]->shard()->Connected(options_.worker, options_.incarnation);
+    channels_.push_back(channel);
   }
 }
 
 SimulatedParameters::~SimulatedParameters() {
   for (const std::shared_ptr<Channel>& channel : channels_) {
     channel->owner = nullptr;
+    if (!connected_) continue;
     servers_[channel->shard]->shard()->Disconnected(options_.worker, options_.incarnation, /*by_peer=*/true);
   }
 }
 
+void SimulatedParameters::Connect() {
+  connected_ = true;
+  for (const std::shared_ptr<Channel>& channel : channels_) {
+    std::vector<Answer> calls =
+        servers_[channel->shard]->shard()->Connected(options_.worker, options_.incarnation, channel);
+    catchment::Deliver(&calls);
+  }
+}
+
 void SimulatedParameters::Start(const Operation& operation) {
+  if (!connected_) Connect();
   Transfer& transfer = transfers_[operation.fragment];
   CHECK_EQ(transfer.unanswered, 0) << "an operation was begun before the last one was finished";
   transfer = {.operation = operation, .sequence = transfer.sequence};
@@ -133,9 +142,19 @@ absl::StatusOr<Request> SimulatedParameters::MakeBlock(const std::shared_ptr<Cha
 
 void SimulatedParameters::Channel::Deliver(Answer answer) {
   if (owner == nullptr) return;
+  if (answer.header.operation == v1::Block::CALL) {
+    owner->network_.SendSmall([self = std::static_pointer_cast<Channel>(answer.sink), call = answer.header] {
+      self->calls[call.block] = call.version;
+    });
+    return;
+  }
   const size_t bytes = answer.payload == nullptr ? 0 : static_cast<size_t>(answer.payload->bytes());
   const auto self = std::static_pointer_cast<Channel>(answer.sink);
-  owner->network_.Send(owner->WireBytes(bytes), owner->servers_[shard]->port(), &owner->port_, nullptr,
+  SimulatedServer* const server = owner->servers_[shard].get();
+  EventQueue::Action left;
+  if (server->shard()->has_quorum())
+    left = [server, made_at = answer.made_at] { server->CountAnswer(made_at); };
+  owner->network_.Send(owner->WireBytes(bytes), server->port(), &owner->port_, std::move(left),
                        [self, answer, bytes] {
                          if (self->owner != nullptr) self->owner->Take(self.get(), answer, bytes);
                        });
@@ -182,6 +201,16 @@ absl::StatusOr<Parameters::Outcome> SimulatedParameters::Finish(int fragment) {
 
 bool SimulatedParameters::IsDone(int fragment) const {
   return transfers_[fragment].unanswered == 0 || cancelled_;
+}
+
+bool SimulatedParameters::Called(int fragment) {
+  return std::any_of(channels_.begin(), channels_.end(), [&](const std::shared_ptr<Channel>& channel) {
+    return std::any_of(channel->calls.begin(), channel->calls.end(), [&](const auto& call) {
+      const bool same =
+          FragmentOf(channel->shard, static_cast<int>(call.first)) == static_cast<uint32_t>(fragment);
+      return same && channel->versions[call.first] == call.second;
+    });
+  });
 }
 
 absl::Status SimulatedParameters::WaitFor(int fragment,

@@ -7,6 +7,7 @@
 #define CATCHMENT_SIMULATION_SIMULATED_PARAMETERS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -46,6 +47,7 @@ class SimulatedParameters final : public Parameters {
   bool IsDone(int fragment) const override;
   int num_fragments() const override { return layout_.num_fragments(); }
   std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
+  bool Called(int fragment) override;
 
   // Ends the wait under way and all later ones.
   void Cancel();
@@ -58,9 +60,12 @@ class SimulatedParameters final : public Parameters {
     void Deliver(Answer answer) override;
 
     SimulatedParameters* owner = nullptr;  // null: the worker has gone
+    explicit Channel(size_t blocks) : versions(blocks) {}
+
     int shard = 0;
     bool sending = false;
-    std::vector<uint64_t> versions;  // of each block, as last pulled
+    std::vector<uint64_t> versions;      // of each block, as last pulled
+    std::map<uint32_t, uint64_t> calls;  // the version of the last call of each block
     std::unique_ptr<BlockSchedule> schedule;
     std::unique_ptr<PushEncoder> encoder;
   };
@@ -79,6 +84,8 @@ class SimulatedParameters final : public Parameters {
   };
 
   uint32_t FragmentOf(int shard, int block) const { return layout_.FragmentsOfBlocks(shard)[block]; }
+  // Opens the connections.
+  void Connect();
   // Sends the next block that is ready, if the connection is free.
   void SendNext(const std::shared_ptr<Channel>& channel);
   absl::StatusOr<Request> MakeBlock(const std::shared_ptr<Channel>& channel, int block, size_t* bytes);
@@ -103,6 +110,7 @@ class SimulatedParameters final : public Parameters {
 
   std::vector<Transfer> transfers_;  // by fragment
   int started_ = 0;                  // the fragment whose input becomes Ready
+  bool connected_ = false;
   bool cancelled_ = false;
   absl::Status status_;
   Totals totals_;

@@ -41,13 +41,30 @@ void SimulatedServer::Receive(Request request, double bytes) {
 
 void SimulatedServer::Handle(Request request) {
   status_.Update(shard_.Handle(std::move(request), events_.Now(), &answers_));
-  Deliver(&answers_);
+  Conclude(&answers_);
+}
+
+void SimulatedServer::Conclude(std::vector<Answer>* answers) {
+  Deliver(answers);
+  const double next = shard_.NextDeadline();
+  if (next >= next_tick_) return;
+  next_tick_ = next;
+  events_.At(next, [this, next] { Tick(next); });
+}
+
+// An event whose time was replaced by an earlier one does nothing.
+void SimulatedServer::Tick(double time) {
+  if (time != next_tick_) return;
+  next_tick_ = Deadlines::kNever;
+  std::vector<Answer> answers;
+  shard_.Tick(events_.Now(), &answers);
+  Conclude(&answers);
 }
 
 v1::ShardReport SimulatedServer::Control(const v1::ShardCommand& command) {
   std::vector<Answer> answers;
   shard_.SetRosters(command, events_.Now(), &answers);
-  Deliver(&answers);
+  Conclude(&answers);
   v1::ShardReport report = shard_.Report(!command.without_statistics());
   *report.mutable_saved() = {saved_.begin(), saved_.end()};
   return report;

@@ -36,6 +36,8 @@ class SimulatedServer {
   // Takes a request that has arrived, and handles it when the processor has worked for it. `bytes`: of the
   // request and its answer.
   void Receive(Request request, double bytes);
+  // Records that an answer of this time has left.
+  void CountAnswer(double made_at) { shard_.CountAnswer(events_.Now() - made_at); }
   // Answers a command of the master, as ShardHost does.
   v1::ShardReport Control(const v1::ShardCommand& command);
   std::vector<float> Weights() const { return shard_.Weights(); }
@@ -44,12 +46,16 @@ class SimulatedServer {
 
  private:
   void Handle(Request request);
+  // Delivers the answers of an operation, and adds an event for the next time at which an update is due.
+  void Conclude(std::vector<Answer>* answers);
+  void Tick(double time);
   void NoteSnapshot(std::unique_ptr<PendingSnapshot> snapshot);
 
   EventQueue& events_;
   Port port_;
   Link processor_;
   std::vector<v1::SavedShard> saved_;  // the last one
+  double next_tick_ = Deadlines::kNever;
   Shard shard_;
   std::vector<Answer> answers_;
   absl::Status status_;
