@@ -25,8 +25,8 @@ constexpr char kStragglerForms[] =
     "3:10x, 1%:10x or "
     "1%steps:10x";
 constexpr char kFailureForms[] =
-    "takes MEAN:AWAY, the mean time between two failures of a worker and the time until it is back, such as "
-    "2h:30s";
+    "takes MEAN:AWAY or MEAN:AWAY:hang, the mean time between two failures of a worker and the time until it "
+    "is back, such as 2h:30s";
 constexpr char kQuadraticForms[] =
     "takes quadratic:CONDITION:NOISE, with a condition number from 1 and a standard deviation from 0, such "
     "as "
@@ -208,11 +208,11 @@ void SetStragglers(const StragglerModel& model, v1::Job* job) {
 
 absl::StatusOr<FailureModel> ParseFailures(const std::string& text) {
   const Parts parts = absl::StrSplit(text, ':');
-  if (parts.size() != 2) return Refuse(kFailureForms);
-  FailureModel model;
+  const bool hangs = parts.size() == 3 && parts[2] == "hang";
+  if (parts.size() != 2 && !hangs) return Refuse(kFailureForms);
   const absl::StatusOr<double> mean = ParseDuration(parts[0]), away = ParseDuration(parts[1]);
   if (!mean.ok() || !away.ok() || *mean <= 0) return Refuse(kFailureForms);
-  return FailureModel{*mean, *away};
+  return FailureModel{*mean, *away, hangs};
 }
 
 absl::StatusOr<QuadraticModel> ParseQuadratic(const std::string& text) {

@@ -38,7 +38,11 @@ SimulatedParameters::~SimulatedParameters() {
   for (const std::shared_ptr<Channel>& channel : channels_) {
     channel->owner = nullptr;
     if (!connected_) continue;
-    servers_[channel->shard]->shard()->Disconnected(options_.worker, options_.incarnation, /*by_peer=*/true);
+    const auto close = [shard = servers_[channel->shard]->shard(), worker = options_.worker,
+                        incarnation = options_.incarnation] {
+      shard->Disconnected(worker, incarnation, /*by_peer=*/true);
+    };
+    open_for_ > 0 ? events_.After(open_for_, close) : close();
   }
 }
 

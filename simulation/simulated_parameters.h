@@ -51,6 +51,11 @@ class SimulatedParameters final : public Parameters {
 
   // Ends the wait under way and all later ones.
   void Cancel();
+  // The same for a process that hangs: its connections are open for further seconds.
+  void Hang(double seconds) {
+    open_for_ = seconds;
+    Cancel();
+  }
   using Totals = ParameterClient::Totals;
   const Totals& totals() const { return totals_; }
 
@@ -110,6 +115,7 @@ class SimulatedParameters final : public Parameters {
 
   std::vector<Transfer> transfers_;  // by fragment
   int started_ = 0;                  // the fragment whose input becomes Ready
+  double open_for_ = 0;              // after the process has stopped
   bool connected_ = false;
   bool cancelled_ = false;
   absl::Status status_;

@@ -88,10 +88,10 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
     worker_.trainer_.Interrupt();
     worker_.loader_.Interrupt();
   }
-  // The process is lost.
-  void Fail() {
+  // The process is lost. It hangs for `open_for` seconds, if that is above 0, until its connections break.
+  void Fail(double open_for = 0) {
     failed_ = true;
-    client_.Cancel();
+    client_.Hang(open_for);
     End();
   }
   bool failed() const { return failed_; }
@@ -312,7 +312,7 @@ void SimulatedWorker::ScheduleFailure() {
 
 void SimulatedWorker::Fail(uint64_t incarnation) {
   if (session_ == nullptr || session_->me().incarnation() != incarnation) return;
-  session_->Fail();
+  session_->Fail(cluster_.failures.hangs ? cluster_.failures.away_seconds : 0);
 }
 
 }  // namespace catchment

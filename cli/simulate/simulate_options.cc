@@ -90,15 +90,15 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
       "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; 1%steps:10x one of a hundred "
       "steps. May be repeated.");
   flags->AddParsed(
-      "failures", "MEAN:AWAY",
+      "failures", "MEAN:AWAY[:hang]",
       [o](const std::string& text) {
         const absl::StatusOr<FailureModel> failures = ParseFailures(text);
         if (failures.ok()) o->failures = *failures;
         o->failures_text = text;
         return failures.status();
       },
-      "2h:30s: each worker is lost at random, after two hours on average, and returns 30 seconds later. "
-      "Default: none.");
+      "2h:30s: each worker is lost at random, after two hours on average, and returns 30 seconds later. With "
+      ":hang its connections stay open until then. Default: none.");
   flags->AddParsed(
       "gradient", "job|quadratic:CONDITION:NOISE",
       [o](const std::string& text) {

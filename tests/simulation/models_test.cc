@@ -108,7 +108,10 @@ TEST(ModelsTest, MakesAShareOfTheWorkersSlow) {
 TEST(ModelsTest, ParsesFailuresAndQuadratics) {
   EXPECT_EQ(ParseFailures("2h:30s")->mean_seconds, 7200);
   EXPECT_EQ(ParseFailures("2h:30s")->away_seconds, 30);
-  for (const char* text : {"", "2h", "0s:1s", "2h:x"}) EXPECT_FALSE(ParseFailures(text).ok()) << text;
+  EXPECT_FALSE(ParseFailures("2h:30s")->hangs);
+  EXPECT_TRUE(ParseFailures("2h:30s:hang")->hangs);
+  for (const char* text : {"", "2h", "0s:1s", "2h:x", "2h:30s:", "2h:30s:hangs", "2h:30s:hang:"})
+    EXPECT_FALSE(ParseFailures(text).ok()) << text;
   EXPECT_EQ(ParseQuadratic("quadratic:100:0.1")->condition, 100);
   for (const char* text : {"", "quadratic", "quadratic:0.5:0", "quadratic:10:-1", "cubic:10:1"}) {
     EXPECT_FALSE(ParseQuadratic(text).ok()) << text;
