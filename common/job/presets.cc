@@ -144,6 +144,15 @@ constexpr Text kTexts[] = {
      "true } } "
      "compensation { delayed_nesterov {} delay_adaptive {} }",
      "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }"},
+    // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, and the outer optimizer of DiLoCo.
+    {"decoupled_diloco",
+     "Like diloco, for workers that fail, or pause at times: none waits for one that is gone, and all send "
+     "what they have when the first one sends.",
+     "consistency { quorum {} } "
+     "contribution { pseudo_gradient { local_steps: 24 fragments: 24 overlap_steps: 2 local_optimizer { "
+     "kind: ADAMW "
+     "learning_rate: 0.002 } } }",
+     "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
 };
 
 template <typename Message>

@@ -421,8 +421,7 @@ TEST(AlgorithmWordsTest, SaysWhoWaits) {
               HasSubstr("of all members of one group but the last: later"));
   EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=2"}),
               AllOf(HasSubstr("2-softsync. No worker waits"), HasSubstr("from every 2 contributions")));
-  EXPECT_EQ(words({"algorithm.preset=diloco", "algorithm.consistency.quorum={}",
-                   "algorithm.contribution.pseudo_gradient={local_steps:24 overlap_steps:2}"}),
+  EXPECT_EQ(words({"algorithm.preset=decoupled_diloco"}),
             "Quorum. The worker that first has 24 steps sends its contribution, and the servers call the "
             "others, which send theirs when their step ends. Each update uses the contributions of all 4 "
             "workers, or those that are in when at least 1 is and a grace has passed: 0.5 of the time that 2 "

@@ -34,6 +34,11 @@ bool CollectsContributions(const std::string& preset) {
          !ConsistencyOf(preset).has_bounded_staleness();
 }
 
+// No contribution is stale: those that would be are dropped.
+bool DropsLate(const std::string& preset) {
+  return ConsistencyOf(preset).has_quorum() || ConsistencyOf(preset).synchronous().backup_workers() > 0;
+}
+
 // Updates are made of several gradients of the same weights.
 bool AveragesGradients(const std::string& preset) {
   return preset == "sync" || preset == "sync_backup" || preset == "hybrid";
@@ -53,18 +58,19 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
   EXPECT_EQ(summary["workers"], 3);
   EXPECT_EQ(summary["samples"], kSamples);
   EXPECT_EQ(summary["epochs"], kEpochs);
-  // Asynchronous runs differ from each other by some hundredths.
-  // A guess is right for 0.1; runs with asynchronous updates differ.
-  EXPECT_GE(summary.value("test_accuracy", 0.0), 0.7) << summary.dump(2);
+  // A guess is right for 0.1; runs with asynchronous updates differ. On a busy machine most contributions to a
+  // quorum may be late.
+  const bool quorum = ConsistencyOf(GetParam()).has_quorum();
+  EXPECT_GE(summary.value("test_accuracy", 0.0), quorum ? 0.4 : 0.7) << summary.dump(2);
   // The whole test set was scored, with the final weights: a bad center is as good as a guess, 2.3.
-  EXPECT_LT(summary.value("test_loss", 9.0), 1.0) << summary.dump(2);
+  EXPECT_LT(summary.value("test_loss", 9.0), quorum ? 2.0 : 1.0) << summary.dump(2);
   EXPECT_GT(summary["wall_seconds"], 0.0);
   EXPECT_GT(summary["samples_per_second"], 0.0);
   EXPECT_GT(summary["bytes_pushed"], 0);
   EXPECT_GT(summary["bytes_pulled"], 0);
   EXPECT_THAT(std::string(summary["device"]), testing::HasSubstr("cpu"));
   EXPECT_EQ(summary["staleness_per_worker"].size(), 3u) << summary.dump(2);
-  if (GetParam() != "sync_backup") {
+  if (!DropsLate(GetParam())) {
     EXPECT_EQ(summary["pushes_late"], 0);
   }
   EXPECT_EQ(summary["pushes_non_finite"], 0);
@@ -85,7 +91,7 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
       EXPECT_EQ(uint64_t{summary["pushes_applied"]} + uint64_t{summary["pushes_late"]}, kMinibatches);
     }
     EXPECT_GT(summary["pushes_applied"], summary["updates"]);
-    EXPECT_EQ(summary["staleness_max"] == 0.0, GetParam() == "sync_backup");
+    EXPECT_EQ(summary["staleness_max"] == 0.0, DropsLate(GetParam()));
   } else {
     EXPECT_GT(summary["staleness_max"], 0.0) << "three workers, and none ever saw another's update";
     EXPECT_EQ(summary["pushes_applied"], summary["updates"]);

@@ -63,7 +63,7 @@ TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
     return FillDefaultsAndValidate(job);
   };
   for (const char* preset : {"local_sgd", "diloco", "streaming_diloco", "muloco", "fedbuff", "diloco_async",
-                             "easgd", "easgd_sync", "eamsgd"}) {
+                             "decoupled_diloco", "easgd", "easgd_sync", "eamsgd"}) {
     const auto job = filled({std::string("algorithm.preset=") + preset});
     ASSERT_TRUE(job.ok()) << preset << ": " << job.status();
     EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset;

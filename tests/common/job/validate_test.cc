@@ -322,6 +322,7 @@ TEST(Presets, SayWhoWaits) {
   EXPECT_EQ(consistency("hybrid"), "grouped { groups: 2 backup_workers: 0 }");
   EXPECT_EQ(consistency("softsync"), "n_softsync { n: 1 }");
   EXPECT_EQ(consistency("fedbuff"), "n_softsync { size: 10 }");
+  EXPECT_EQ(consistency("decoupled_diloco"), "quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 10 }");
   EXPECT_EQ(consistency("ssp"), "bounded_staleness { bound: 3 }");
 }
 
