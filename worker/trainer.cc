@@ -101,6 +101,7 @@ absl::Status Trainer::Run() {
   const absl::Status program = session->attached->Finish(end);
   // A program that is told to end together with its worker may end as it likes.
   program_failed_ = !program.ok() && !signalled_.IsSet();
+  LOG_IF(WARNING, !program.ok() && !program_failed_) << program.message();
   return program_failed_ ? program : end;
 }
 

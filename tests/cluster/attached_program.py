@@ -90,6 +90,13 @@ def kill_after(victim, message):
     _attachment.Attachment._send = send_and_kill
 
 
+def compute_forever():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("the program computes forever", flush=True)
+    while True:
+        pass
+
+
 def misbehave(fault, worker):
     """What a fault does before the third step's end. Returns the loss to report, or None to go on as ever."""
     if fault == "raise":
@@ -107,6 +114,8 @@ def misbehave(fault, worker):
         kill("program")
     if fault == "hang":
         signal.pause()
+    if fault == "busy":
+        compute_forever()
     if fault == "print":
         os.write(worker._attachment._socket.fileno(), b"a line of text\n")
     if fault == "twice":
@@ -147,6 +156,8 @@ def main():
             continue
         worker.step(loss, correct)
     print("the program trained", steps, "steps", flush=True)
+    if fault == "endless":
+        compute_forever()
     if fault == "late":
         raise ValueError("the result cannot be saved")
 

@@ -294,6 +294,30 @@ TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
   EXPECT_TRUE(Await([program] { return !Runs(program); }));
 }
 
+// The program ignores SIGTERM; no time is asserted, because AwaitExit has a limit.
+TEST_F(AttachedTest, ProgramThatHangsInAStepEndsWithItsWorker) {
+  TestCluster cluster({.job = AttachedJob("epochs: 1"), .program = Program("busy")});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& worker = cluster.StartWorker({});
+  ASSERT_TRUE(cluster.AwaitOutput(worker, "the program computes forever"));
+  worker.Signal(SIGTERM);
+  EXPECT_TRUE(cluster.AwaitExit(worker, 0));
+  const pid_t program = ProgramPid(worker);
+  EXPECT_TRUE(Await([program] { return !Runs(program); }));
+}
+
+TEST_F(AttachedTest, ProgramThatHangsAfterItsLastStepEndsWithItsWorker) {
+  TestCluster cluster({.job = AttachedJob("epochs: 1"), .program = Program("endless")});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& worker = cluster.StartWorker({});
+  ASSERT_TRUE(cluster.AwaitOutput(worker, "the program computes forever"));
+  worker.Signal(SIGTERM);
+  EXPECT_TRUE(cluster.AwaitExit(worker, 0));
+  EXPECT_THAT(worker.Output(), HasSubstr("did not end within 12 s after its worker was asked to stop"));
+  const pid_t program = ProgramPid(worker);
+  EXPECT_TRUE(Await([program] { return !Runs(program); }));
+}
+
 // The process at a prompt is the program; it has no worker until it joins.
 TEST_F(AttachedTest, InterpreterStartsAWorkerOfItsOwn) {
   TestCluster cluster({.job = AttachedJob("epochs: 3")});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/program_metrics.h"
 #include "common/text.h"
 #include "common/trace/recorder.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kPart =
     (1 << 20) / sizeof(float);  // values of a vector that are copied and announced at once
+constexpr double kLookSeconds = 0.05;
 
 std::vector<TensorSpec> TensorsOf(const v1::FromProgram::Hello& hello) {
   std::vector<TensorSpec> tensors;
@@ -132,24 +134,37 @@ absl::Status AttachedModel::Finish(const absl::Status& why) {
   // If the program is gone, the message is not needed.
   const bool sent = channels_.link->Send(message).ok();
   if (child_ == nullptr) return absl::OkStatus();
-  const std::optional<std::string> end = child_->WaitFor(why.ok() && sent ? kEndSeconds : kFailureSeconds);
   if (why.ok()) {
-    if (absl::Status status = CheckEnd(end); !status.ok()) return status;
+    if (absl::Status status = AwaitEnd(sent ? kEndSeconds : kFailureSeconds); !status.ok()) return status;
   }
+  const std::optional<std::string> end = child_->WaitFor(kFailureSeconds);
   LOG(INFO) << "the program (pid " << child_->pid() << ") "
             << (end.has_value() ? "ended: " + *end : "did not exit, and is killed");
   return absl::OkStatus();
 }
 
-absl::Status AttachedModel::CheckEnd(const std::optional<std::string>& end) const {
+absl::Status AttachedModel::AwaitEnd(double limit) {
+  const SteadyClock clock;
+  const double begin = clock.Now();
+  bool stopped = false;
+  std::optional<std::string> end;
+  for (double waited = 0; !end.has_value() && waited < limit; waited = clock.Now() - begin) {
+    if (!stopped && channels_.stopped()) {
+      stopped = true;
+      limit = std::min(limit, waited + kStopSeconds);
+    }
+    end = child_->WaitFor(std::min(kLookSeconds, limit - waited));
+  }
+  const std::string program = absl::StrCat("the program (pid ", child_->pid(), ")");
   if (!end.has_value()) {
-    return absl::DeadlineExceededError(absl::StrCat("the program (pid ", child_->pid(),
-                                                    ") did not end within ", Short(kEndSeconds),
-                                                    " s of the job's end, and is killed"));
+    return absl::DeadlineExceededError(
+        stopped ? absl::StrCat(program, " did not end within ", Short(kStopSeconds),
+                               " s after its worker was asked to stop, and is killed")
+                : absl::StrCat(program, " did not end within ", Short(limit),
+                               " s of the job's end, and is killed"));
   }
   if (*end == ChildProgram::kInOrder) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the program (pid ", child_->pid(),
-                                          ") failed after its last step: ", *end,
+  return absl::InternalError(absl::StrCat(program, " failed after its last step: ", *end,
                                           "; its output is above, in the worker's log"));
 }
 

@@ -40,6 +40,7 @@ struct ProgramChannels {
   SharedMemory gradient;
   PlanBoard plan;
   std::function<void()> on_hello = [] {};  // called when the program has said Hello, and it is the job's
+  std::function<bool()> stopped = [] { return false; };  // returns whether the worker is asked to stop
 };
 
 class AttachedModel final : public Trainable {
@@ -78,13 +79,17 @@ class AttachedModel final : public Trainable {
   // Has `read` write the job's final weights for the program. Returns its error; the program then has none.
   absl::Status SetResult(absl::FunctionRef<absl::Status(absl::Span<float> weights)> read);
 
-  // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds; then it is
-  // killed. `why`: ok, or what the program ends with, too. Errors, only if `why` is ok: Internal if the
-  // program fails after its last step, DeadlineExceeded if it is killed.
+  // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds, and at
+  // most kStopSeconds from when the worker is asked to stop; then it is killed. `why`: ok, or the error that
+  // the program must also end with. Errors, only if `why` is ok: Internal if the program fails after its
+  // last step, DeadlineExceeded if it is killed.
   absl::Status Finish(const absl::Status& why);
   static constexpr double kEndSeconds = 60;
   // The limit if `why` is an error.
   static constexpr double kFailureSeconds = 5;
+  // The limit for a step or a score that is under way when the worker is asked to stop. With kFailureSeconds
+  // it is below 20 seconds: what starts workers, such as Slurm, kills them soon after that.
+  static constexpr double kStopSeconds = 12;
 
   const absl::Status& status() const { return status_; }
   // Returns true if status() is an error only because the program has left the job in order.
@@ -112,8 +117,9 @@ class AttachedModel final : public Trainable {
   bool local_steps() const { return local_steps_; }
 
  private:
-  // Returns OK if the program ended with exit code 0. `end`: as ChildProgram::WaitFor returns it.
-  absl::Status CheckEnd(const std::optional<std::string>& end) const;
+  // Waits at most `limit` seconds for the end of the program of a job that is over. Returns OK if its exit
+  // code is 0.
+  absl::Status AwaitEnd(double limit);
   void AddStatistic(const v1::FromProgram::Statistic& part);
   absl::Status CheckHello(const v1::FromProgram::Hello& hello) const;
   absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,
@@ -151,7 +157,7 @@ struct ProgramOptions {
 
 // Starts the program, whose Hello is still to be awaited. Call on a thread that lasts (child_program.h).
 // While the model waits for the program, it gives up with Cancelled once `stopped` returns true; of a step
-// that is under way only after 20 seconds.
+// that is under way only after kStopSeconds.
 absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
                                                                   AttachedModel::Options options,
                                                                   std::function<bool()> stopped);

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace catchment {
 namespace {
@@ -145,9 +146,9 @@ std::optional<std::string> ChildProgram::Poll() {
 }
 
 std::optional<std::string> ChildProgram::WaitFor(double seconds) {
-  for (double waited = 0; !Poll().has_value() && waited < seconds; waited += kPollSeconds) {
-    SleepSeconds(kPollSeconds);
-  }
+  const SteadyClock clock;
+  const double until = clock.Now() + seconds;
+  while (!Poll().has_value() && clock.Now() < until) SleepSeconds(kPollSeconds);
   return end_;
 }
 

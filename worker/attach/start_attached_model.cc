@@ -12,10 +12,8 @@
 namespace catchment {
 namespace {
 
-// After its socket is closed, for a program to end; and for a step in progress when the worker is asked to
-// stop.
+// The time for a program to end after its socket is closed.
 constexpr double kDeathSeconds = 1;
-constexpr double kStepSeconds = 20;
 
 // Says why a program is not to be waited for.
 class ProgramWatch {
@@ -31,6 +29,8 @@ class ProgramWatch {
     offer_.reset();
   }
 
+  bool stopped() const { return stopped_(); }
+
   absl::Status Look(bool closed) {
     if (offer_ != nullptr) offer_->Serve();
     const std::optional<std::string> end = closed ? child_->WaitFor(kDeathSeconds) : child_->Poll();
@@ -44,7 +44,7 @@ class ProgramWatch {
       stopped_at_ = clock_.Now();
       return absl::OkStatus();
     }
-    if (joined_ && clock_.Now() - stopped_at_ < kStepSeconds) return absl::OkStatus();
+    if (joined_ && clock_.Now() - stopped_at_ < AttachedModel::kStopSeconds) return absl::OkStatus();
     return absl::CancelledError("the worker was asked to stop");
   }
 
@@ -111,6 +111,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramO
   watch->SetChild(child->get());
   watch->SetOffer(*std::move(offer));
   channels->on_hello = [watch] { watch->SetJoined(); };
+  channels->stopped = [watch] { return watch->stopped(); };
   return std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
 }
 
