@@ -123,7 +123,7 @@ absl::Status Trainer::RunSession(Session* session) {
   const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::WORKER));
   if (!me.ok()) return me.status();
   LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
-            << session->job.name() << "'";
+            << session->job.name() << "', device: " << session->model->device();
   NameTracedProcess(absl::StrCat("worker ", me->worker()));
   NameTracedThread("training");
   if (absl::Status status = Join(*me, session); !status.ok()) {
