@@ -16,6 +16,8 @@ _OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it 
               "the job")
 _LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch "
              "ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
+_PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second loop begins: "
+               "make the loader with worker.loader(persistent_workers=True, ...)")
 _AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 
@@ -29,6 +31,16 @@ class Minibatches(IterableDataset):
         self._read, self._collate, self._plan = read, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
         self._attachment, self._handed = attachment, handed
+        self._loop = None       # of a Loader that keeps its processes: the number of its loop, and the loop's first step
+        self._iterated = False  # in this process of a DataLoader
+
+    def begin_loop(self):
+        """Tells the processes that a loader keeps at which step its next loop begins. Those that still wait for a
+        minibatch of the previous loop then end it."""
+        if self._loop is None:
+            self._loop = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self._loop[1] = self._attachment.step
+        self._loop[0] += 1
 
     def __getstate__(self):
         # Of the attachment a process that a DataLoader has spawned needs the step.
@@ -40,6 +52,10 @@ class Minibatches(IterableDataset):
             raise TypeError(_BATCHED)
         if get_worker_info() is None and _in_main_thread():
             return self.in_turn(self._load)
+        if get_worker_info() is not None:
+            if self._iterated and self._loop is None:
+                raise RuntimeError(_PERSISTENT)
+            self._iterated = True
         return self._load_all()
 
     def in_turn(self, load):
@@ -68,9 +84,10 @@ class Minibatches(IterableDataset):
     def _load_all(self):
         info = get_worker_info()
         first, stride = (0, 1) if info is None else (info.id, info.num_workers)
-        step = self._attachment.step + first
+        loop, step = (0, self._attachment.step) if self._loop is None else self._loop.tolist()
+        step += first
         while True:
-            samples = self._plan.samples(step)
+            samples = self._plan.samples(step, lambda: self._loop is not None and self._loop[0] != loop)
             if samples is None:
                 return
             minibatch = self._load(samples)
@@ -159,6 +176,8 @@ class Loader(DataLoader):
         return _LENGTH
 
     def __iter__(self):
+        if self.persistent_workers and isinstance(self.dataset, Minibatches):
+            self.dataset.begin_loop()
         loaded = super().__iter__()
         if self.num_workers == 0 or not isinstance(self.dataset, Minibatches):
             return loaded

@@ -50,15 +50,17 @@ class Plan:
                 return False
             time.sleep(_PAUSE_SECONDS)
 
-    def samples(self, step):
+    def samples(self, step, gives_up=lambda: False):
         """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; returns None if it will
-        never be."""
+        never be, or once gives_up() returns true."""
         while True:
             planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
             if end and step >= end:
                 return None
             if planned >= step:
                 break
+            if gives_up():
+                return None
             time.sleep(_PAUSE_SECONDS)
         at = _FIRST_SLOT + (step - 1) % slots * slot_bytes
         found, count = struct.unpack_from("=2Q", self._memory, at)

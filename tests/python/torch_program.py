@@ -596,6 +596,10 @@ def main():
         model.forward = lambda x: original(x.bfloat16())
     if variant == "twice":
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
+    if variant == "persistent":
+        loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=1, persistent_workers=True)
+        for _ in range(2):
+            next(iter(loader))
     if variant == "removed":
         model.dense2 = nn.Module()
         model.dense2.weight, model.dense2.bias = torch.zeros(3, 8), torch.zeros(3)

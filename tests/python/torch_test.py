@@ -195,6 +195,8 @@ class TorchTest(TorchCase):
     def test_names_what_the_program_did_wrong(self):
         self.attached("twice", fails=True)
         self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
+        self.attached("persistent", fails=True)
+        self.assertRegex(self.logs, r"worker.loader\(persistent_workers=True, ...\)")
         self.attached("backward-twice-overlap", fails=True)
         self.assertRegex(self.logs, "a gradient was computed twice in one step.*join without overlap")
         self.attached("changed-overlap", fails=True)
@@ -211,7 +213,7 @@ class TorchTest(TorchCase):
                 ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
                 ("empty", r"the stream of samples \(Stream\) is empty"),
                 ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
-                ("loader-batch", "loader.. yields whole minibatches .* takes no batch_size: set batch_size in the job"),
+                ("loader-batch", "loader.. yields whole minibatches .* does not accept batch_size: set batch_size in the job"),
                 ("again", r"join\(\) was already called in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
