@@ -16,6 +16,8 @@ _OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it 
               "the job")
 _LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch "
              "ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
+_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last loss.backward(); the "
+          "gradients of several losses add up")
 _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second loop begins: "
                "make the loader with worker.loader(persistent_workers=True, ...)")
 _AHEAD_SECONDS = 0.5
@@ -61,25 +63,28 @@ class Minibatches(IterableDataset):
     def in_turn(self, load):
         """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its samples."""
         step, last = self._attachment.step, None
-        self._handed.clear()
-        while True:
-            self._handed.check(self._attachment.step)
-            if self._handed and not self._plan.knows(step, _AHEAD_SECONDS):
-                self._handed.append(False)
+        self._handed.begin()
+        try:
+            while True:
+                self._handed.check(self._attachment.step)
+                if self._handed and not self._plan.knows(step, _AHEAD_SECONDS):
+                    self._handed.append(False)
+                    yield last
+                    continue
+                samples = self._plan.samples(step)
+                if samples is None:
+                    if not self._attachment.stopped:
+                        self._attachment.await_stop()  # raises if the job has failed
+                    return
+                last = load(samples)
+                if last is None:
+                    _stream.leave(self._attachment)
+                    return
+                self._handed.append(True)
                 yield last
-                continue
-            samples = self._plan.samples(step)
-            if samples is None:
-                if not self._attachment.stopped:
-                    self._attachment.await_stop()  # raises if the job has failed
-                return
-            last = load(samples)
-            if last is None:
-                _stream.leave(self._attachment)
-                return
-            self._handed.append(True)
-            yield last
-            step += 1
+                step += 1
+        finally:
+            self._handed.counts = False
 
     def _load_all(self):
         info = get_worker_info()
@@ -152,7 +157,16 @@ class Handed(collections.deque):
     A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step of the
     previous one, which may be the job's last; that is only known after its step. So if no other minibatch is planned,
     the loop gets the last one again, and the step of this placeholder is skipped.
+
+    counts: whether a loop in the main thread runs, so that each step needs a minibatch.
     """
+
+    counts = False
+
+    def begin(self):
+        """Begins a loop."""
+        self.clear()
+        self.counts = True
 
     def check(self, step):
         if len(self) > 1:
@@ -160,6 +174,8 @@ class Handed(collections.deque):
 
     def is_next_real(self):
         """Ends the first one. Returns whether its step is to be made."""
+        if not self and self.counts:
+            raise RuntimeError(_TWICE)
         return self.popleft() if self else True
 
 

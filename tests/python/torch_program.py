@@ -596,6 +596,10 @@ def main():
         model.forward = lambda x: original(x.bfloat16())
     if variant == "twice":
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
+    if variant == "two-steps":
+        return train(model, worker, 0, lambda loss: worker.step(loss) or simple(model, *samples[:9]))
+    if variant == "no-backward":
+        return train(model, worker, 0, lambda loss: model.zero_grad())
     if variant == "persistent":
         loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=1, persistent_workers=True)
         for _ in range(2):

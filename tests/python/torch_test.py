@@ -193,8 +193,11 @@ class TorchTest(TorchCase):
         self.assertLess(summary["test_loss"], 4.2)
 
     def test_names_what_the_program_did_wrong(self):
-        self.attached("twice", fails=True)
-        self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
+        for variant in ("twice", "two-steps"):
+            self.attached(variant, fails=True)
+            self.assertRegex(self.logs, r"worker.step\(\) was called twice for a minibatch")
+        self.attached("no-backward", fails=True)
+        self.assertRegex(self.logs, r"worker.step\(\) was called without a backward pass")
         self.attached("persistent", fails=True)
         self.assertRegex(self.logs, r"worker.loader\(persistent_workers=True, ...\)")
         self.attached("backward-twice-overlap", fails=True)
