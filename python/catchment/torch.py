@@ -16,9 +16,11 @@ import contextlib
 import ctypes
 import os
 import warnings
+import weakref
 from typing import Any, Callable, Iterator, Optional, Tuple, Union
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _copies, _scaler
@@ -45,6 +47,11 @@ _REPLACED = ("parameter %s has been replaced since join(), but the optimizer giv
              "weights into the parameters that are there, without assign=True")
 _NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was called: "
                 "the job does not train it, so only this program changes it")
+_OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no effect: remove "
+                    "it, and set optimizer.learning_rate and the like in the job, or give it to join() for a job with "
+                    "contribution.pseudo_gradient or .elastic")
+_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before join(), which "
+           "makes them the initial weights of a new job")
 _SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: call "
            "scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, or compute in "
            "bfloat16, which needs no scaler")
@@ -270,11 +277,13 @@ class Worker(Position):
         self._always = 0          # weights that every forward pass waits for
         self._wait_for_all = wait_for_all  # before a step begins; otherwise module by module
         self._warned = set()      # names
+        self._moves = False       # the weights, with its own optimizer
         self._share_weights()
         self._learn_parameters()
         if not self.evaluates:
             _scaler.watch()
             self._add_hooks()
+            self._watch_writes()
             self._begin_step()
             self._take_weights(self._size)
 
@@ -474,9 +483,8 @@ class Worker(Position):
     def _warn_of_untrained(self):
         unfrozen = {id(p) for p in self._frozen if p.requires_grad}
         for name, p in self._model.named_parameters():
-            if id(p) in unfrozen and name not in self._warned:
-                self._warned.add(name)
-                warnings.warn(_NOT_TRAINED % name)
+            if id(p) in unfrozen:
+                self._warn_once(name, _NOT_TRAINED % name)
 
     def _copy_from_now_on(self, parameters):
         for parameter in parameters:
@@ -554,6 +562,28 @@ class Worker(Position):
             self._needs[module] = max((parameter.end for parameter in own), default=0)
             module.register_forward_pre_hook(_Hook(self._before_forward))
 
+    def _watch_writes(self):
+        """Warns of changes to weights that the servers' weights replace."""
+        self._model.register_load_state_dict_post_hook(_Hook(self._after_load))
+        worker = weakref.ref(self)
+        register_optimizer_step_post_hook(lambda optimizer, *_: worker() and worker()._after_other_step(optimizer))
+
+    def _after_load(self, *_):
+        if self.steps == 0 and not self._attachment.stopped:
+            self._warn_once("load_state_dict", _LOADED)
+
+    def _after_other_step(self, optimizer):
+        if self._moves or isinstance(optimizer, Optimizer) or self._attachment.stopped:
+            return
+        ids = {id(parameter.tensor) for parameter in self._parameters}
+        if any(id(p) in ids for group in optimizer.param_groups for p in group["params"]):
+            self._warn_once("optimizer", _OTHER_OPTIMIZER % type(optimizer).__name__)
+
+    def _warn_once(self, what, text):
+        if what not in self._warned:
+            self._warned.add(what)
+            warnings.warn(text)
+
     def _before_state_dict(self, *_):
         self._take_weights(self._size)
 
@@ -586,7 +616,9 @@ class Worker(Position):
     def _make_local_step(self):
         """Moves the weights with the optimizer, and uses the change of the weights in place of a gradient."""
         self._take_weights(self._size)
+        self._moves = True
         self._optimizer.step()
+        self._moves = False
         self._optimizer.zero_grad()
         for parameter in self._parameters:
             moved = _full(parameter.tensor.detach())

@@ -604,6 +604,11 @@ def main():
         loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=1, persistent_workers=True)
         for _ in range(2):
             next(iter(loader))
+    if variant == "other-optimizer":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return train(model, worker, 0, lambda loss: optimizer.step())
+    if variant == "loaded-after":
+        model.load_state_dict(initial.state_dict())
     if variant == "removed":
         model.dense2 = nn.Module()
         model.dense2.weight, model.dense2.bias = torch.zeros(3, 8), torch.zeros(3)

@@ -7,12 +7,16 @@ import glob
 import json
 import os
 import sys
+import types
 import unittest
+import unittest.mock
+import warnings
 
 import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
+import catchment.torch  # noqa: E402
 import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
 
@@ -70,6 +74,24 @@ class TorchTest(TorchCase):
     def test_loops_of_frameworks_train_as_they_do_in_pytorch(self):
         self.follow(name + overlap for name in torch_program.LOOPS for overlap in ("", "-overlap")
                     if name + overlap != "scaler-overlap")
+
+    def test_warns_of_a_gpu_that_the_first_worker_has(self):
+        for index, device, count, warns in ((0, "cuda:0", 2, False), (1, "cuda:0", 2, True), (1, "cuda:1", 2, False),
+                                            (3, "cuda:0", 2, True), (1, "cuda:0", 1, False), (1, "cpu", 2, False)):
+            with unittest.mock.patch.dict(os.environ, CATCHMENT_LOCAL_INDEX=str(index)), \
+                    unittest.mock.patch("torch.cuda.device_count", return_value=count), \
+                    warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                catchment.torch._check_device([("weight", types.SimpleNamespace(device=torch.device(device)))])
+            self.assertEqual([str(one.message) for one in caught], [
+                "this is worker %d of its machine, and its model is on cuda:0, which other workers may use, too: choose the "
+                "device by the environment variable CATCHMENT_LOCAL_INDEX" % index] * warns)
+
+    def test_warns_of_changes_that_the_servers_weights_replace(self):
+        for variant, text in (("other-optimizer", "SGD changes parameters of the job, but their weights are the servers'"),
+                              ("loaded-after", "weights were loaded into the model after join(), but the servers' replace them")):
+            self.attached(variant, *self.sets("epochs=1"))
+            self.assertEqual(self.logs.count(text), 1, self.logs)
 
     def test_model_has_the_jobs_weights_after_the_loop(self):
         for variant in ("result", "result-overlap"):
