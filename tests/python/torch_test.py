@@ -17,6 +17,7 @@ import torch
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
 import catchment.torch  # noqa: E402
+import torch_loops  # noqa: E402
 import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
 
@@ -74,6 +75,12 @@ class TorchTest(TorchCase):
     def test_loops_of_frameworks_train_as_they_do_in_pytorch(self):
         self.follow(name + overlap for name in torch_program.LOOPS for overlap in ("", "-overlap")
                     if name + overlap != "scaler-overlap")
+
+    def test_programs_are_the_same_without_catchment(self):
+        for variant in torch_loops.LOOPS:
+            with self.subTest(variant):
+                self.attached(variant, *self.sets("epochs=1", *SGD), program="torch_loops")
+                self.assertIn(variant + ": all of ", self.logs)
 
     def test_warns_of_a_gpu_that_the_first_worker_has(self):
         for index, device, count, warns in ((0, "cuda:0", 2, False), (1, "cuda:0", 2, True), (1, "cuda:1", 2, False),
