@@ -61,7 +61,7 @@ constexpr Text kTexts[] = {
      "For slow networks or many workers: each trains its own weights, which are pulled towards the center at "
      "intervals.",
      "consistency { asynchronous {} } contribution { elastic {} }",
-     "kind: SGD learning_rate: 0.3 momentum: 0"},
+     "kind: SGD learning_rate: 0.4 momentum: 0"},
     // All workers exchange against the same center: easgd that can be repeated.
     {"easgd_sync", "Like easgd, for equally fast machines and repeatable runs.",
      "consistency { synchronous {} } contribution { elastic {} }",
@@ -220,6 +220,20 @@ void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* opt
   *optimizer = filled;
 }
 
+// The smallest default of moving_rate with asynchronous workers. Each exchange then is an update by itself,
+// so the center does not overshoot with any number of workers, and with a smaller rate workers make too few
+// exchanges in a training to follow each other.
+constexpr float kLeastMovingRate = 0.3f;
+
+// Sets the fields of a preset's algorithm that follow the number of workers.
+void FitToWorkers(uint32_t workers, v1::Algorithm* algorithm) {
+  v1::Contribution* const contribution = algorithm->mutable_contribution();
+  const bool follows = algorithm->consistency().has_asynchronous() && contribution->has_elastic();
+  // With fewer workers 0.9 / workers is larger.
+  if (follows && !contribution->elastic().has_moving_rate() && workers > 3)
+    contribution->mutable_elastic()->set_moving_rate(kLeastMovingRate);
+}
+
 // Names of algorithms elsewhere, in small letters without other characters.
 struct Alias {
   const char* name;
@@ -294,6 +308,7 @@ void ApplyPreset(const Preset& preset, v1::Job* job) {
   const bool steps_itself = job->model().external().local_steps();
   v1::Optimizer local = job->algorithm().contribution().pseudo_gradient().local_optimizer();
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
+  FitToWorkers(job->workers(), job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
   const bool elastic = job->algorithm().contribution().has_elastic();
   FillOptimizer(elastic && steps_itself ? IdentityOptimizer() : OptimizerFor(fitting, *job), elastic,

@@ -314,6 +314,23 @@ TEST(Presets, SetTheAxes) {
   }
 }
 
+TEST(Presets, AsynchronousElasticWorkersKeepAMovingRate) {
+  const auto rate = [](const std::string& preset, int workers) {
+    return Filled({"algorithm.preset=" + preset, absl::StrCat("workers=", workers)})
+        .algorithm()
+        .contribution()
+        .elastic()
+        .moving_rate();
+  };
+  for (const char* preset : {"easgd", "eamsgd"}) {
+    EXPECT_FLOAT_EQ(rate(preset, 2), 0.45f) << preset;
+    EXPECT_FLOAT_EQ(rate(preset, 4), 0.3f) << preset;
+    EXPECT_FLOAT_EQ(rate(preset, 60), 0.3f) << preset;
+  }
+  // All exchanges of a round are one update, which must not overshoot.
+  EXPECT_FLOAT_EQ(rate("easgd_sync", 60), 0.9f / 60);
+}
+
 TEST(Presets, SayWhoWaits) {
   const auto consistency = [](const std::string& preset) {
     return Filled({"algorithm.preset=" + preset, "workers=4"}).algorithm().consistency().ShortDebugString();
