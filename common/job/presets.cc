@@ -104,12 +104,13 @@ constexpr Text kTexts[] = {
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }"},
-    // Nguyen et al. 2021, arXiv:2106.06639, with its buffer of 10 and its weight of stale moves.
+    // Nguyen et al. 2021, arXiv:2106.06639, with its weight of stale moves, and its buffer of 10 as the
+    // smallest.
     {"fedbuff",
      "Like local_sgd, for workers that differ in speed, or leave and join: none waits, and every 10 moves "
      "make an update.",
-     "consistency { n_softsync { size: 10 } } "
-     "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
+     "consistency { n_softsync { size: 10 } } contribution { pseudo_gradient { local_steps: 8 "
+     "local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
      "compensation { power { exponent: 0.5 } delay_adaptive {} }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }", 12},
     // The paper's outer optimizer.
@@ -224,14 +225,30 @@ void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* opt
 // so the center does not overshoot with any number of workers, and with a smaller rate workers make too few
 // exchanges in a training to follow each other.
 constexpr float kLeastMovingRate = 0.3f;
+// The buffer of n_softsync grows with the workers, so that a contribution is about this number of updates old
+// at most.
+constexpr uint32_t kMostUpdatesOld = 3;
 
 // Sets the fields of a preset's algorithm that follow the number of workers.
-void FitToWorkers(uint32_t workers, v1::Algorithm* algorithm) {
+void FitToWorkers(uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
+  v1::Consistency* const consistency = algorithm->mutable_consistency();
   v1::Contribution* const contribution = algorithm->mutable_contribution();
-  const bool follows = algorithm->consistency().has_asynchronous() && contribution->has_elastic();
+  const bool follows = consistency->has_asynchronous() && contribution->has_elastic();
   // With fewer workers 0.9 / workers is larger.
   if (follows && !contribution->elastic().has_moving_rate() && workers > 3)
     contribution->mutable_elastic()->set_moving_rate(kLeastMovingRate);
+  if (!sets_buffer && consistency->n_softsync().amount_case() == v1::NSoftsync::kSize) {
+    v1::NSoftsync* const softsync = consistency->mutable_n_softsync();
+    softsync->set_size(std::max(softsync->size(), workers / kMostUpdatesOld));
+  }
+}
+
+// Returns the preset's limit of a step times workers. A larger buffer makes contributions less stale.
+double StepTimesWorkers(const Preset& preset, const v1::Job& job) {
+  const v1::NSoftsync& buffer = job.algorithm().consistency().n_softsync();
+  const uint32_t usual = preset.algorithm.consistency().n_softsync().size();
+  if (usual == 0 || buffer.amount_case() != v1::NSoftsync::kSize) return preset.step_times_workers;
+  return preset.step_times_workers * buffer.size() / usual;
 }
 
 // Names of algorithms elsewhere, in small letters without other characters.
@@ -255,7 +272,7 @@ v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   const v1::Optimizer& given = job.optimizer();
   if (preset.step_times_workers == 0 || job.workers() <= kFewWorkers) return fitting;
   const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
-  const double most = std::min(own, preset.step_times_workers / job.workers());
+  const double most = std::min(own, StepTimesWorkers(preset, job) / job.workers());
   const bool needed = given.has_learning_rate() || given.nesterov() ||
                       KindOf(job.algorithm().compensation()).needs_momentum();
   if (!needed) fitting.set_momentum(0);
@@ -307,8 +324,10 @@ std::string UnknownPreset(const std::string& name) {
 void ApplyPreset(const Preset& preset, v1::Job* job) {
   const bool steps_itself = job->model().external().local_steps();
   v1::Optimizer local = job->algorithm().contribution().pseudo_gradient().local_optimizer();
+  const bool sets_buffer =
+      job->algorithm().consistency().n_softsync().amount_case() != v1::NSoftsync::AMOUNT_NOT_SET;
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
-  FitToWorkers(job->workers(), job->mutable_algorithm());
+  FitToWorkers(job->workers(), sets_buffer, job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
   const bool elastic = job->algorithm().contribution().has_elastic();
   FillOptimizer(elastic && steps_itself ? IdentityOptimizer() : OptimizerFor(fitting, *job), elastic,

@@ -110,6 +110,8 @@ v1::Optimizer OptimizerOf(const std::vector<std::string>& overrides) {
 TEST(Compensation, StepsOfPresetsFollowTheWorkers) {
   const auto step = [](const v1::Optimizer& o) { return o.learning_rate() / (1 - o.momentum()); };
   for (const Preset& preset : Presets()) {
+    // Its step follows its buffer, too: the next test.
+    if (preset.algorithm.consistency().n_softsync().size() > 0) continue;
     const double most = preset.step_times_workers;
     for (const int workers : {2, 4, 8, 60}) {
       const v1::Optimizer filled =
@@ -122,6 +124,24 @@ TEST(Compensation, StepsOfPresetsFollowTheWorkers) {
       EXPECT_LE(filled.momentum(), preset.optimizer.momentum()) << preset.name << ", " << workers;
     }
   }
+}
+
+TEST(Compensation, BufferAndStepOfFedbuffFollowTheWorkers) {
+  const auto filled = [](const std::vector<std::string>& overrides) {
+    absl::StatusOr<v1::Job> job = Fill(overrides);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : v1::Job();
+  };
+  const auto size = [](const v1::Job& job) { return job.algorithm().consistency().n_softsync().size(); };
+  for (const uint32_t workers : {4, 15, 30, 60, 300}) {
+    const v1::Job job = filled({"algorithm.preset=fedbuff", absl::StrCat("workers=", workers)});
+    EXPECT_EQ(size(job), std::max(10u, workers / 3)) << workers;
+    EXPECT_NEAR(job.optimizer().learning_rate(), std::min(1.0, 1.2 * size(job) / workers), 1e-6) << workers;
+  }
+  const v1::Job small =
+      filled({"algorithm.preset=fedbuff", "workers=60", "algorithm.consistency.n_softsync.size=10"});
+  EXPECT_EQ(size(small), 10u);
+  EXPECT_NEAR(small.optimizer().learning_rate(), 0.2, 1e-6);
 }
 
 TEST(Compensation, FromFiveWorkersOnDownpourLeavesMomentumToAsynchrony) {
