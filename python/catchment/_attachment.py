@@ -45,6 +45,7 @@ class Attachment:
         self.begun = 0       # the last step that the daemon has begun
         self.here = 0        # of its weights, values from the first on
         self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
+        self.restarted = False  # the weights of that step do not follow from the last one
         self.stopped = False
         self._metrics = {}   # name -> sum and count of its values since the last Done
         self.on_result = None  # called when `weights` are the job's final ones
@@ -188,6 +189,7 @@ class Attachment:
             self.begun, self.here = fields["step"], 0
             self.progress, self.epoch = fields.get("progress", 0.0), fields.get("epoch", 0)
             self.learning_rate = fields.get("learning_rate", 0.0)
+            self.restarted = fields.get("restarted", False)
         elif kind == "here":
             self.here = fields["values"]
         elif kind == "evaluate":

@@ -32,7 +32,7 @@ class GroupAttachment:
         self._first = ranks[0]
         self._attachment = self._failure = None
         self.step = self.begun = self.here = 0
-        self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0
+        self.progress, self.epoch, self.learning_rate, self.restarted = 0.0, 0, 0.0, False
         self.on_result = None
         self._has_result = False  # on rank 0
         self.stopped = False
@@ -93,7 +93,7 @@ class GroupAttachment:
     def await_weights(self, values):
         """Waits for all of the step's weights, regardless of `values`."""
         counts, self.begun, self.stopped, has_result, about, changes = self._from_first(self._await_step)
-        self.progress, self.epoch, self.learning_rate = about
+        self.progress, self.epoch, self.learning_rate, self.restarted = about
         self.plan.write(changes)
         if counts:
             self.here = len(self.weights) // 4
@@ -108,7 +108,7 @@ class GroupAttachment:
             raise self._failure
         one = self._attachment
         counts = one.await_weights(len(one.weights) // 4)
-        about = one.progress, one.epoch, one.learning_rate
+        about = one.progress, one.epoch, one.learning_rate, one.restarted
         has_result, self._has_result = self._has_result, False
         return counts, one.begun, one.stopped, has_result, about, one.plan.changes(self.step)
 

@@ -24,7 +24,8 @@ FROM_PROGRAM = {
 TO_PROGRAM = {
     1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
                     5: ("evaluates", bool), 6: ("traces", bool)}),
-    2: ("begin", {1: ("step", int), 2: ("progress", float), 3: ("epoch", int), 4: ("learning_rate", float)}),
+    2: ("begin", {1: ("step", int), 2: ("progress", float), 3: ("epoch", int), 4: ("learning_rate", float),
+                  5: ("restarted", bool)}),
     3: ("here", {1: ("values", int)}),
     4: ("evaluate", {}),
     5: ("stop", {1: ("why", str), 2: ("failed", bool), 3: ("result", bool)}),

@@ -57,6 +57,7 @@ _SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s woul
            "bfloat16, which needs no scaler")
 _SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be "
                    "divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
+_RESTARTED = "the worker has registered again, and continues with the servers' weights: the optimizer given to join() %s"
 _CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an optimizer whose "
             "step() needs no closure")
 _ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the "
@@ -616,6 +617,8 @@ class Worker(Position):
     def _make_local_step(self):
         """Moves the weights with the optimizer, and uses the change of the weights in place of a gradient."""
         self._take_weights(self._size)
+        if self._attachment.restarted:
+            self._forget_moments()
         self._moves = True
         self._optimizer.step()
         self._moves = False
@@ -625,6 +628,16 @@ class Worker(Position):
             if self._sends:
                 parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
             parameter.ready = True
+
+    def _forget_moments(self):
+        """Resets the optimizer given to join(), whose moments belong to weights that are gone, as the job's own local
+        optimizer is reset."""
+        state = getattr(self._optimizer, "state", None)
+        resets = hasattr(state, "clear")
+        if resets:
+            state.clear()
+        warnings.warn(_RESTARTED % ("has been reset" if resets else "keeps moments that belong to other weights, as it has "
+                                    "no `state` to reset"))
 
     def _check_scale(self):
         if _scaler.scaled():

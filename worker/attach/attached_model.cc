@@ -98,7 +98,10 @@ absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) cons
 }
 
 absl::Status AttachedModel::Welcome(uint32_t worker) {
-  if (welcomed_) return absl::OkStatus();
+  if (welcomed_) {
+    begin_.mutable_begin()->set_restarted(true);
+    return absl::OkStatus();
+  }
   v1::ToProgram message;
   message.mutable_welcome()->set_job(options_.job);
   message.mutable_welcome()->set_worker(worker);
@@ -207,6 +210,7 @@ absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<
     CHECK_LT(begun_, channels_.plan.planned()) << "a step that was not planned";
     begin.mutable_begin()->set_step(++begun_);
   }
+  begin_.mutable_begin()->set_restarted(false);
   if (absl::Status status = channels_.link->Send(begin); !status.ok()) return status;
   if (absl::Status status = SendWeights(weights, observer); !status.ok()) return status;
   const TraceScope scope("program");

@@ -247,6 +247,23 @@ TEST_F(AttachedModelTest, DescribesTheStepThatBegins) {
   EXPECT_EQ(begin.progress(), 0.25);
   EXPECT_EQ(begin.epoch(), 3u);
   EXPECT_EQ(begin.learning_rate(), 0.5);
+  EXPECT_FALSE(begin.restarted());
+}
+
+TEST_F(AttachedModelTest, SaysOnceThatTheWorkerHasRegisteredAgain) {
+  const auto restarted = [&](uint64_t step) {
+    Send(Done(step));
+    Train();
+    EXPECT_TRUE(model_->status().ok()) << model_->status();
+    v1::ToProgram message = Receive();
+    while (!message.has_begin()) message = Receive();
+    return message.begin().restarted();
+  };
+  ASSERT_TRUE(model_->Welcome(3).ok());
+  EXPECT_FALSE(restarted(1));
+  ASSERT_TRUE(model_->Welcome(4).ok());
+  EXPECT_TRUE(restarted(2));
+  EXPECT_FALSE(restarted(3));
 }
 
 TEST_F(AttachedModelTest, MetricsAreThoseOfTheLastStep) {
