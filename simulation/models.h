@@ -67,7 +67,7 @@ void SetStragglers(const StragglerModel& model, v1::Job* job);
 struct FailureModel {
   double mean_seconds = 0;  // between two failures of a worker, exponentially distributed; 0: none
   double away_seconds = 0;  // until it is back
-  bool hangs = false;       // until then its connections stay open, but nothing comes from it
+  bool hangs = false;       // its connections stay open until then, but nothing comes from it
 };
 // 2h:30s, 2h:30s:hang.
 absl::StatusOr<FailureModel> ParseFailures(const std::string& text);

@@ -136,6 +136,7 @@ absl::StatusOr<Request> SimulatedParameters::MakeBlock(const std::shared_ptr<Cha
                                             header.samples, encoded_.data());
     payload = {encoded_.data(), encoded_.size()};
   }
+  channel->seconds.Send(block, computed_);
   totals_.bytes_pushed += payload.size();
   *bytes = payload.size();
   const absl::Status read = servers_[channel->shard]->shard()->ReadPayload(
@@ -178,11 +179,16 @@ void SimulatedParameters::Take(Channel* channel, const Answer& answer, size_t by
     status_.Update(decoded.status());
     channel->versions[block] = answer.header.version;
   }
+  const v1::Block::Fate fate = answer.header.fate;
+  if (transfer.has_input() && fate != v1::Block::LATE && fate != v1::Block::NON_FINITE) {
+    options_.goodput->AddMerged(channel->seconds.Sent(block) * static_cast<double>(range.size()) /
+                                static_cast<double>(layout_.size()));
+  }
   totals_.bytes_pulled += bytes;
   Outcome& outcome = transfer.outcome;
   outcome.staleness = std::max(outcome.staleness, answer.header.staleness);
-  outcome.late |= answer.header.fate == v1::Block::LATE;
-  outcome.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
+  outcome.late |= fate == v1::Block::LATE;
+  outcome.non_finite |= fate == v1::Block::NON_FINITE;
   channel->schedule->Answered(block);
   --transfer.unanswered;
   const bool round_trip = operation.kind == Operation::kPushPull || operation.kind == Operation::kExchange;

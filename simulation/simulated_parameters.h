@@ -15,6 +15,7 @@
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
 #include "common/parameter_layout.h"
+#include "simulation/goodput.h"
 #include "simulation/network.h"
 #include "simulation/process.h"
 #include "simulation/simulated_server.h"
@@ -32,7 +33,8 @@ class SimulatedParameters final : public Parameters {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
     v1::Compression compression;
-    double wire_scale = 1;  // bytes on the wire for each byte of a payload
+    double wire_scale = 1;       // bytes on the wire for each byte of a payload
+    Goodput* goodput = nullptr;  // outlives the object
   };
   // All pointers outlive the object. `caller` makes the calls.
   SimulatedParameters(const Options& options, const ParameterLayout* layout, SimulatedServers* servers,
@@ -49,9 +51,12 @@ class SimulatedParameters final : public Parameters {
   std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
   bool Called(int fragment) override;
 
+  // Adds seconds that the worker has computed.
+  void AddComputed(double seconds) { computed_ += seconds; }
+
   // Ends the wait under way and all later ones.
   void Cancel();
-  // The same for a process that hangs: its connections are open for further seconds.
+  // Does the same for a process that hangs: its connections are open for further seconds.
   void Hang(double seconds) {
     open_for_ = seconds;
     Cancel();
@@ -65,12 +70,13 @@ class SimulatedParameters final : public Parameters {
     void Deliver(Answer answer) override;
 
     SimulatedParameters* owner = nullptr;  // null: the worker has gone
-    explicit Channel(size_t blocks) : versions(blocks) {}
+    explicit Channel(size_t blocks) : versions(blocks), seconds(blocks) {}
 
     int shard = 0;
     bool sending = false;
     std::vector<uint64_t> versions;      // of each block, as last pulled
     std::map<uint32_t, uint64_t> calls;  // the version of the last call of each block
+    BlockSeconds seconds;
     std::unique_ptr<BlockSchedule> schedule;
     std::unique_ptr<PushEncoder> encoder;
   };
@@ -116,6 +122,7 @@ class SimulatedParameters final : public Parameters {
   std::vector<Transfer> transfers_;  // by fragment
   int started_ = 0;                  // the fragment whose input becomes Ready
   double open_for_ = 0;              // after the process has stopped
+  double computed_ = 0;              // seconds
   bool connected_ = false;
   bool cancelled_ = false;
   absl::Status status_;

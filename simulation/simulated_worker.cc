@@ -54,7 +54,8 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
         client_({.worker = me.worker(),
                  .incarnation = me.incarnation(),
                  .compression = cluster_.job->compression(),
-                 .wire_scale = cluster_.model->wire_scale()},
+                 .wire_scale = cluster_.model->wire_scale(),
+                 .goodput = cluster_.goodput},
                 cluster_.layout, cluster_.servers, cluster_.network, &worker->port_, &worker->trainer_,
                 &events_),
         algorithm_(MakeAlgorithm(*cluster_.job, cluster_.layout->size(), &client_)),
@@ -154,15 +155,22 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
     computed_ = true;
     for (const Range& layer : layers) {
       observer->BeforeForward(layer);
-      worker_.trainer_.SleepUntil(events_.Now() + kForwardShare * per_layer);
+      Work(kForwardShare * per_layer);
     }
     absl::StatusOr<Score> score;
     Fiber::CallOutside([&] { score = cluster_.model->Train(weights, plan_, gradient); });
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-      worker_.trainer_.SleepUntil(events_.Now() + (1 - kForwardShare) * per_layer);
+      Work((1 - kForwardShare) * per_layer);
       observer->AfterBackward(*layer);
     }
     return score;
+  }
+  void Work(double seconds) {
+    const double begin = events_.Now();
+    cluster_.goodput->BeginComputing();
+    worker_.trainer_.SleepUntil(begin + seconds);
+    cluster_.goodput->EndComputing();
+    client_.AddComputed(events_.Now() - begin);
   }
 
   void ScheduleHeartbeat(std::shared_ptr<bool> alive, double seconds) {

@@ -40,6 +40,7 @@ struct SimulatedCluster {
   double slow_steps = 0;  // their share, and the factor of their time
   double slow_step_factor = 1;
   FailureModel failures;
+  Goodput* goodput = nullptr;
 };
 
 class SimulatedWorker {

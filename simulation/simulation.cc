@@ -43,8 +43,9 @@ class Simulation {
     if (!layout.ok()) return layout.status();
     layout_ = std::make_unique<ParameterLayout>(*std::move(layout));
     if (absl::Status status = MakeServers(); !status.ok()) return status;
-    auto master = SimulatedMaster::Create({job_, options_.out_dir, options_.seconds, options_.end_reason},
-                                          &servers_, model_.get(), &network_, &events_);
+    auto master =
+        SimulatedMaster::Create({job_, options_.out_dir, options_.seconds, options_.end_reason, &goodput_},
+                                &servers_, model_.get(), &network_, &events_);
     if (!master.ok()) return master.status();
     master_ = *std::move(master);
     cluster_ = {&job_,
@@ -58,7 +59,8 @@ class Simulation {
                 options_.start,
                 options_.slow_steps,
                 options_.slow_step_factor,
-                options_.failures};
+                options_.failures,
+                &goodput_};
     for (uint32_t w = 0; w < job_.workers(); ++w)
       workers_.push_back(std::make_unique<SimulatedWorker>(&cluster_, w));
     return absl::OkStatus();
@@ -108,6 +110,7 @@ class Simulation {
   const v1::Job job_;
   const SimulationOptions& options_;
   EventQueue events_;
+  Goodput goodput_{&events_};
   SimulatedNetwork network_;
   std::unique_ptr<SimulatedModel> model_;
   std::unique_ptr<ParameterLayout> layout_;

@@ -12,6 +12,17 @@
 #include "common/text.h"
 
 namespace catchment {
+namespace {
+
+// ", goodput 0.88, uptime 1.00"; "" if it was not simulated.
+std::string GoodputOf(const nlohmann::json& summary) {
+  const auto goodput = summary.find("goodput"), uptime = summary.find("uptime");
+  if (goodput == summary.end() || uptime == summary.end()) return "";
+  if (!goodput->is_number() || !uptime->is_number()) return "";
+  return absl::StrFormat(", goodput %.2f, uptime %.2f", goodput->get<double>(), uptime->get<double>());
+}
+
+}  // namespace
 
 absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
                         Launcher* launcher, const Streams& streams, int* signal) {
@@ -52,7 +63,7 @@ void DeleteCheckpoints(const std::string& run_directory) {
 std::string ResultLine(const std::string& run_directory) {
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(run_directory + "/summary.json");
   if (!summary.ok()) return std::string(summary.status().message());
-  const std::string time = Seconds(summary->value("wall_seconds", 0.0));
+  const std::string time = Seconds(summary->value("wall_seconds", 0.0)) + GoodputOf(*summary);
   if (summary->value("phase", "") == "FAILED")
     return absl::StrCat("failed: ", OneLine(summary->value("reason", "")));
   const auto accuracy = summary->find("test_accuracy"), loss = summary->find("test_loss");

@@ -158,6 +158,8 @@ Json RunJson(const Comparison& comparison, const Findings& findings, const RunRe
             {"push", run.push_seconds},
             {"pull", run.pull_seconds},
             {"data", run.data_seconds}}},
+          {"goodput", OrNull(run.goodput)},
+          {"uptime", OrNull(run.uptime)},
           {"bytes_pushed", run.bytes_pushed},
           {"bytes_pulled", run.bytes_pulled},
           {"momentum", MomentumJson(comparison, run)},

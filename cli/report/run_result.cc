@@ -74,6 +74,8 @@ void ReadResult(const Json& summary, const std::string& metrics, RunResult* resu
   result->push_seconds = NumberOr0(summary, "push_seconds");
   result->pull_seconds = NumberOr0(summary, "pull_seconds");
   result->data_seconds = NumberOr0(summary, "data_seconds");
+  result->goodput = Number(summary, "goodput");
+  result->uptime = Number(summary, "uptime");
   result->bytes_pushed = NumberOr0(summary, "bytes_pushed");
   result->bytes_pulled = NumberOr0(summary, "bytes_pulled");
   result->device = TextOrEmpty(summary, "device");

@@ -53,6 +53,11 @@ struct RunResult {
   double pull_seconds = 0;
   double data_seconds = 0;
 
+  // The share of the workers' time that is in updates, and of the time in which any computes. Only simulated
+  // runs have them.
+  std::optional<double> goodput;
+  std::optional<double> uptime;
+
   double bytes_pushed = 0;
   double bytes_pulled = 0;
   std::string device;

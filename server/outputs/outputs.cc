@@ -227,6 +227,8 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   if (status.has_processor_joules()) summary["processor_joules"] = status.processor_joules();
   if (status.has_gpu_joules()) summary["gpu_joules"] = status.gpu_joules();
   if (status.energy_hosts() > 0) summary["energy_hosts"] = status.energy_hosts();
+  if (facts.goodput) summary["goodput"] = *facts.goodput;
+  if (facts.uptime) summary["uptime"] = *facts.uptime;
   AddAsynchrony(status, &summary);
   AddNoise(status, &summary);
   summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);

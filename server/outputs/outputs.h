@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ class Outputs {
     std::vector<std::string> devices;  // of workers, without duplicates
     uint64_t best_weights = 0;         // the evaluation of model-best.safetensors; 0: none
     uint64_t computed_samples = 0;     // since the master's start, as the status's seconds
+    // Of a simulation (simulation/goodput.h); absent: not measured.
+    std::optional<double> goodput;
+    std::optional<double> uptime;
   };
   absl::Status WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts);
 

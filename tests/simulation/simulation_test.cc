@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"
+#include "nlohmann/json.hpp"
 #include "simulation/simulated_server.h"
 
 namespace catchment {
@@ -192,6 +193,53 @@ TEST(SimulationTest, SamplesOfWorkersThatFailAreTrainedByOthers) {
     EXPECT_EQ(status.samples(), 2000u * kBatch);
     EXPECT_GT(status.wall_seconds(), 500 * kStep);
   }
+}
+
+// The goodput and the uptime of a job whose workers fail.
+struct Shares {
+  double goodput = 0;
+  double uptime = 0;
+};
+Shares SharesOf(const v1::Job& job, const FailureModel& failures) {
+  SimulationOptions options = Constant();
+  options.failures = failures;
+  options.out_dir = std::string(getenv("TEST_TMPDIR")) + "/goodput";
+  std::filesystem::remove_all(options.out_dir);
+  RunJob(job, options);
+  const auto summary = nlohmann::json::parse(ReadAll(options.out_dir + "/summary.json"));
+  return {summary["goodput"].get<double>(), summary["uptime"].get<double>()};
+}
+
+TEST(SimulationTest, WithoutFailuresNearlyAllStepsAreInUpdates) {
+  for (const char* preset : {"diloco", "diloco_async", "decoupled_diloco"}) {
+    SCOPED_TRACE(preset);
+    const Shares shares = SharesOf(MakeJob(preset, 4, 8000 * kBatch), {});
+    EXPECT_GT(shares.goodput, 0.97);
+    EXPECT_LE(shares.goodput, 1);
+    EXPECT_GT(shares.uptime, 0.98);
+    EXPECT_LE(shares.uptime, 1);
+  }
+}
+
+// Each of 8 workers is there for 210 of 239 seconds (docs/algorithms/decoupled_diloco.md).
+TEST(SimulationTest, WorkersThatAreGoneHoldUpDiLoCoAndNotDecoupledDiLoCo) {
+  constexpr double kThere = 210.0 / 239;
+  const FailureModel failures = {.mean_seconds = 210, .away_seconds = 29};
+  const auto run = [&](const char* preset, bool hangs) {
+    FailureModel model = failures;
+    model.hangs = hangs;
+    return SharesOf(MakeJob(preset, 8, 250000 * kBatch), model);
+  };
+  const Shares decoupled = run("decoupled_diloco", false);
+  EXPECT_NEAR(decoupled.goodput, kThere, 0.02);
+  EXPECT_GT(decoupled.uptime, 0.99);
+  const Shares decoupled_hangs = run("decoupled_diloco", true);
+  EXPECT_NEAR(decoupled_hangs.goodput, kThere, 0.03);
+  EXPECT_GT(decoupled_hangs.uptime, 0.98);
+  // It waits until the loss is noticed, after the connection has broken, or the heartbeats are missed.
+  const double waits = run("diloco", false).goodput, waits_long = run("diloco", true).goodput;
+  EXPECT_LT(waits, decoupled.goodput - 0.01);
+  EXPECT_LT(waits_long, waits - 0.1);
 }
 
 // With two workers and minibatches of 16, one of 65 samples would be left over.

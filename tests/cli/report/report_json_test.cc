@@ -32,11 +32,12 @@ TEST(ReportJson, KeysOfTheWhole) {
 }
 
 TEST(ReportJson, KeysOfARun) {
-  EXPECT_THAT(Keys(Made()["runs"][0]),
-              ElementsAre("algorithm", "workers", "seed", "directory", "done", "diverged", "reason", "device",
-                          "wall_seconds", "samples", "updates", "samples_per_second", "test_accuracy",
-                          "test_loss", "seconds_to_target", "samples_to_target", "staleness",
-                          "worker_seconds", "bytes_pushed", "bytes_pulled", "momentum", "series"));
+  EXPECT_THAT(
+      Keys(Made()["runs"][0]),
+      ElementsAre("algorithm", "workers", "seed", "directory", "done", "diverged", "reason", "device",
+                  "wall_seconds", "samples", "updates", "samples_per_second", "test_accuracy", "test_loss",
+                  "seconds_to_target", "samples_to_target", "staleness", "worker_seconds", "goodput",
+                  "uptime", "bytes_pushed", "bytes_pulled", "momentum", "series"));
 }
 
 TEST(ReportJson, ValuesOfARun) {

@@ -67,7 +67,9 @@ TEST(Compensation, AsynchronousPresetsShrinkOutliers) {
   const std::set<std::string> weights = {"easgd", "easgd_sync", "eamsgd"};  // they send no gradients
   for (const Preset& preset : Presets()) {
     const v1::Compensation compensation = Filled({"algorithm.preset=" + preset.name, "workers=6"});
-    const bool stale = !preset.algorithm.consistency().has_synchronous() && !weights.contains(preset.name);
+    const v1::Consistency& consistency = preset.algorithm.consistency();
+    const bool waits = consistency.has_synchronous() || consistency.has_quorum();
+    const bool stale = !waits && !weights.contains(preset.name);
     EXPECT_EQ(compensation.has_delay_adaptive(), stale) << preset.name;
     if (!stale) continue;
     EXPECT_EQ(compensation.delay_adaptive().threshold(), 6u) << preset.name;
