@@ -28,7 +28,7 @@ from model import Model, Unsupported, read_table  # noqa: E402
 from proto import job_pb2, master_pb2, master_pb2_grpc, wire_pb2  # noqa: E402
 from shard import Replaced, Shard  # noqa: E402
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 DEADLINE = 10.0  # seconds for each call to the master
 WAIT = 3.0       # of them, at the master
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
