@@ -23,7 +23,6 @@ ABSENT = {
     "--num-nccl-streams": r"nccl\w*|gpu_direct\w*",
     "delay_all_reduce_named_params": r"delayed_parameters|reduce_later",
     "powerSGD_hook": r"power_?sgd|low_rank|rank",
-    "quantization_pertensor_hook": r"u?int[48]|float8|fp8|quantiz\w*",
     "post_localSGD_hook": r"local_steps_(after|from|warmup)|warmup_steps|start_local\w*",
     "torch.nn.SyncBatchNorm": r"sync_batch_?norm|\w+\.batch_norm\.(sync\w*|all_workers|group)",
 }
