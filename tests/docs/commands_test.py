@@ -319,6 +319,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
          leaves=["out/summary.json"])),
     ("docs/algorithms/diloco_async.md", r"catchment simulate .*--out=sim",
      run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
+    ("docs/algorithms/decoupled_diloco.md", r"catchment simulate .*--out=sim",
+     run("--budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
     ("docs/results/scaling.md", r"for \w+ in .* do catchment simulate \S+/mnist_mlp\S+ .*; done",
      run(replace=[("samples:180000", f"samples:512 {DIGITS}"), (r"15,30,60", "15")])),
     ("docs/results/scaling.md", r"catchment (simulate|compare) \S+/mnist_\S+ .*",
