@@ -120,7 +120,7 @@ def draw(title, what, lines, x_title, marks):
         figure.note(0.45 * end, 0.45 * end, "linear", anchor="end")
     for text, at in marks:
         figure.line([(at, low), (at, high)], "#999", dots=False, style=' stroke-dasharray="4 4"')
-        figure.note(at, high, text, anchor="middle")
+        figure.note(at, low, "&#160;" + text)
     for i, (label, values) in enumerate(lines):
         colour = line_figure.COLOURS[i % len(line_figure.COLOURS)]
         points = []
