@@ -1,8 +1,8 @@
-"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: use catchment.transformers.Trainer instead
-of transformers.Trainer.
+"""Trains a model of Hugging Face's Trainer as a worker of a Catchment job: use catchment.transformers.Trainer
+instead of transformers.Trainer.
 
-The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the optimizer, its
-schedule, the size of a minibatch and when training ends.
+The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the
+optimizer, its schedule, the size of a minibatch and when training ends.
 """
 import warnings
 
@@ -11,23 +11,27 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, TrainOutp
 
 from . import torch as catchment
 
-_ACCUMULATES = ("gradient_accumulation_steps is %d, but each minibatch of the job is a step: set it to 1, and "
-                "algorithm.contribution.gradient.push_period=%d in the job")
-_OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d in the job "
-              "(--set batch_size=%d) if the former is right")
-_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job with "
-            "catchment train --resume, or load the weights into the model before train(), and the job starts from them")
+_ACCUMULATES = ("gradient_accumulation_steps is %d, but each minibatch of the job is a step: set it to 1, "
+                "and algorithm.contribution.gradient.push_period=%d in the job")
+_OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
+              "in the job (--set batch_size=%d) if the former is right")
+_STOPS_EARLY = ("EarlyStoppingCallback counts evaluations of this program, but the job's evaluator makes "
+                "them: remove it, and set evaluation.patience=%d in the job")
+_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job "
+            "with catchment train --resume, or load the weights into the model before train(), and the job "
+            "starts from them")
 _SHARDED = "Trainer makes one process a worker, without DeepSpeed and FSDP: docs/python.md has groups of processes"
 _NO_DATA = "Trainer needs train_dataset, with a length: the job assigns samples by index"
 
 
 class Trainer(transformers.Trainer):
-    """A transformers.Trainer whose train() joins the job that its program was started for. train() returns when the job
-    is over, with the job's final weights in the model. In the evaluator's program it scores weights by evaluate()
-    instead.
+    """A transformers.Trainer whose train() joins the job that its program was started for. train() returns
+    when the job is over, with the job's final weights in the model. In the evaluator's program it scores
+    weights by evaluate() instead.
 
-    Each step of the loop is a step of the worker, with what is in .grad then (max_grad_norm counts). max_steps and
-    num_train_epochs have no effect, because the job has a budget. Only worker 0 saves and reports.
+    Each step of the loop is a step of the worker, with what is in .grad then (max_grad_norm counts).
+    max_steps and num_train_epochs have no effect, because the job has a budget. Only worker 0 saves and
+    reports.
 
     local_optimizer: the Trainer's own optimizer makes the steps between two exchanges, for jobs with
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
@@ -55,19 +59,24 @@ class Trainer(transformers.Trainer):
             self.worker.leave()
         return result
 
-    # ------------------------------------------------------------------------------------------------------- joining
+    # -------------------------------------------------------------------------------------------------------
+    # joining
 
     def _join(self):
         args = self.args
         if args.gradient_accumulation_steps != 1:
-            raise ValueError(_ACCUMULATES % (args.gradient_accumulation_steps, args.gradient_accumulation_steps))
+            raise ValueError(_ACCUMULATES % (args.gradient_accumulation_steps,
+                                             args.gradient_accumulation_steps))
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
             raise ValueError(_SHARDED)
         if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
             raise TypeError(_NO_DATA)
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, transformers.EarlyStoppingCallback):
+                raise ValueError(_STOPS_EARLY % callback.early_stopping_patience)
         local = super().create_optimizer() if self._local_optimizer else None
-        self.worker = catchment.join(self.model, self._readable(self.train_dataset), self.eval_dataset, optimizer=local,
-                                     master=self._master)
+        self.worker = catchment.join(self.model, self._readable(self.train_dataset), self.eval_dataset,
+                                     optimizer=local, master=self._master)
         own, job = args.per_device_train_batch_size, self.worker.batch_size
         if own != job:
             warnings.warn(_OWN_BATCH % (own, job, own, own))
@@ -79,7 +88,8 @@ class Trainer(transformers.Trainer):
 
     def _readable(self, data):
         """Returns the data set without columns that the model does not accept."""
-        return self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data
+        return self._remove_unused_columns(data,
+                                           description="training") if hasattr(data, "column_names") else data
 
     def _collate(self):
         if hasattr(self.train_dataset, "column_names"):
@@ -92,7 +102,8 @@ class Trainer(transformers.Trainer):
 
     is_local_process_zero = is_world_process_zero
 
-    # ------------------------------------------------------------------------------------------------------ training
+    # ------------------------------------------------------------------------------------------------------
+    # training
 
     def get_train_dataloader(self):
         args = self.args
@@ -113,7 +124,8 @@ class Trainer(transformers.Trainer):
             self.control.should_training_stop = True
         return minibatches, items
 
-    # ----------------------------------------------------------------------------------------------------- evaluation
+    # -----------------------------------------------------------------------------------------------------
+    # evaluation
 
     def _score(self):
         """Returns the mean loss over the evaluation set and the number of right samples."""

@@ -1,5 +1,5 @@
-"""The programs of transformers_test.py: python transformers_program.py ROWS VARIANT. Without a worker it trains by itself, and
-prints the final weights as JSON."""
+"""The programs of transformers_test.py: python transformers_program.py ROWS VARIANT. Without a worker it
+trains by itself, and prints the final weights as JSON."""
 import json
 import os
 import sys
@@ -32,6 +32,8 @@ class Classifier(transformers.PreTrainedModel):
 
     def forward(self, x, labels=None):
         z = self.layers(x)
+        if labels is None:  # with label smoothing the Trainer computes the loss
+            return {"logits": z}
         return {"loss": F.cross_entropy(z, labels) * self.factor, "logits": z}
 
 
@@ -52,19 +54,27 @@ class Stop(transformers.TrainerCallback):
         control.should_training_stop = state.global_step == 3
 
 
+CALLBACKS = {"stops": [Stop()], "stops-early": [transformers.EarlyStoppingCallback(3)]}
+
+
 def train_by_trainer(module, rows, variant, directory):
     arguments = transformers.TrainingArguments(
-        output_dir=directory, num_train_epochs=EPOCHS, per_device_train_batch_size=len(rows), learning_rate=0.1, optim="sgd",
-        lr_scheduler_type="constant", max_grad_norm=0.05 if variant == "clip" else 0,
-        gradient_accumulation_steps=2 if variant == "accumulates" else 1, dataloader_num_workers=int(variant == "processes"),
-        save_strategy="epoch" if variant == "save" else "no", report_to=[], use_cpu=True, disable_tqdm=True, logging_steps=10)
+        output_dir=directory, num_train_epochs=EPOCHS, per_device_train_batch_size=len(rows),
+        learning_rate=0.1, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.05 if variant == "clip"
+        else 0, gradient_accumulation_steps=2 if variant == "accumulates" else 1,
+        dataloader_num_workers=int(variant == "processes"), label_smoothing_factor=0.1 if variant == "smooth"
+        else 0, bf16=variant == "bfloat16", eval_strategy="steps" if variant in ("evaluates", "stops-early")
+        else "no", eval_steps=2, metric_for_best_model="loss", load_best_model_at_end=False,
+        save_strategy="epoch" if variant == "save" else "no", report_to=[], use_cpu=True, disable_tqdm=True,
+        logging_steps=10)
     kind, options = transformers.Trainer, {}
     if in_job():
         import catchment.transformers
         kind, options = catchment.transformers.Trainer, {"local_optimizer": variant == "local"}
     trainer = kind(module, arguments, train_dataset=rows, eval_dataset=rows,
-                   compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) == scored.label_ids).mean()},
-                   callbacks=[Stop()] if variant == "stops" else [], **options)
+                   compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) ==
+                                                                scored.label_ids).mean()},
+                   callbacks=CALLBACKS.get(variant, []), **options)
     if variant == "diverges":
         module.factor = float("nan")
     trainer.train(resume_from_checkpoint=directory if variant == "resumes" else None)
@@ -83,7 +93,8 @@ def train_by_accelerate(module, rows):
     else:
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
-        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS), batch_size=len(rows))
+        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS),
+                                             batch_size=len(rows))
         module, optimizer, scheduler, loader = accelerator.prepare(module, optimizer, scheduler, loader)
     for minibatch in loader:
         loss = module(minibatch["x"], minibatch["labels"])["loss"]
@@ -107,7 +118,8 @@ def main():
         train_by_accelerate(module, rows)
     else:
         train_by_trainer(module, rows, variant, os.path.dirname(path))
-    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()}))
+    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name,
+                                   p in module.named_parameters()}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ class TransformersTest(FrameworkCase):
     program = "transformers_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "accelerate"):
+        for variant in ("plain", "processes", "clip", "smooth", "bfloat16", "evaluates", "accelerate"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
@@ -19,7 +19,8 @@ class TransformersTest(FrameworkCase):
             with self.subTest(variant):
                 out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
                 self.assert_scored(out, 30 * 240)
-                self.assertIn("per_device_train_batch_size is 240, but the job's batch_size, 16, is used", self.logs)
+                self.assertIn("per_device_train_batch_size is 240, but the job's batch_size, 16, is used",
+                              self.logs)
 
     def test_the_log_shows_the_rate_of_the_job(self):
         self.trained("plain", "epochs=2", "optimizer.learning_rate=0.25", "optimizer.schedule.decay=CONSTANT")
@@ -44,6 +45,7 @@ class TransformersTest(FrameworkCase):
 
     def test_says_what_does_not_fit(self):
         for variant, words in (("accumulates", "algorithm.contribution.gradient.push_period=2"),
+                               ("stops-early", "remove it, and set evaluation.patience=3 in the job"),
                                ("resumes", "continue a job with catchment train --resume")):
             self.trained(variant, fails=True)
             self.assertIn(words, self.logs)
