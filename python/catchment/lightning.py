@@ -1,7 +1,7 @@
 """Trains a LightningModule as a worker of a Catchment job: Trainer(strategy=catchment.lightning.Strategy()).
 
-Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as they are; the
-job decides on the optimizer, the size of a minibatch and when training ends.
+Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as
+they are; the job decides on the optimizer, the size of a minibatch and when training ends.
 """
 import functools
 import importlib
@@ -16,42 +16,47 @@ from torch.utils.data import DataLoader
 
 from . import torch as catchment
 
-_ONE_LOADER = ("Strategy trains on one DataLoader, but train_dataloader() returns %s: put the data sets into one, with "
-               "torch.utils.data.ConcatDataset for example")
+_ONE_LOADER = ("Strategy trains on one DataLoader, but train_dataloader() returns %s: put the data sets into "
+               "one, with torch.utils.data.ConcatDataset for example")
 _ACCUMULATES = ("accumulate_grad_batches is %s, but each minibatch of the job is a step: set it to 1, and "
                 "algorithm.contribution.gradient.push_period=%s in the job")
 _OWN_BATCH = ("the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the DataLoader's is right")
-_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment train "
-            "--resume, or load the weights into the module before fit(), and the job starts from them")
-_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), "
-                  "which returns %d of them: return one")
-_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: self.log(\"val_loss\", ...), "
-            "or give Strategy the name, loss=\"...\"")
-_NO_PACKAGE = ("catchment.lightning needs the package lightning or pytorch_lightning, but neither is installed: pip "
-               "install lightning")
-_PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library, with classes of their own
+_STOPS_EARLY = ("EarlyStopping(%r) cannot end the job, whose evaluator validates: set evaluation.patience=%d in the "
+                "job")
+_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment "
+            "train --resume, or load the weights into the module before fit(), and the job starts from them")
+_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of "
+                  "configure_optimizers(), which returns %d of them: return one")
+_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: "
+            "self.log(\"val_loss\", ...), or give Strategy the name, loss=\"...\"")
+_NO_PACKAGE = ("catchment.lightning needs the package lightning or pytorch_lightning, but neither is "
+               "installed: pip install lightning")
+_PACKAGES = ("lightning.pytorch",
+             "pytorch_lightning")  # two distributions of one library, with classes of their own
 
 
 class Strategy:
     """Makes a Trainer a worker, or the evaluator, of the job that its program was started for.
 
-    fit() joins the job with the module and the data sets of its training and validation loaders; it ends when the job
-    is over, with the job's final weights in the module. Each step of the Trainer is a step of the worker, with what is
-    in .grad then (gradient_clip_val counts). validate(), test() and predict() are as with any other strategy.
+    fit() joins the job with the module and the data sets of its training and validation loaders; it ends when
+    the job is over, with the job's final weights in the module. Each step of the Trainer is a step of the
+    worker, with what is in .grad then (gradient_clip_val counts). validate(), test() and predict() are as
+    with any other strategy.
 
-    loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy. Without them,
-    what is called val_loss or else has "loss" in its name, and val_acc or else a name with "acc".
-    local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs with
-    contribution.pseudo_gradient or .elastic; otherwise it is not used.
+    loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy.
+    Without them, what is called val_loss or else has "loss" in its name, and val_acc or else a name with
+    "acc".
+    local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs
+    with contribution.pseudo_gradient or .elastic; otherwise it is not used.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.
     device: a torch.device. Without it the GPU with the worker's number on its machine, or the CPU.
 
     The object is a strategy of the package that the program has imported: lightning, if it has imported both.
     """
 
-    def __new__(cls, loss: Optional[str] = None, accuracy: Optional[str] = None, local_optimizer: bool = False,
-                master: Optional[str] = None, device: Any = None) -> Any:
+    def __new__(cls, loss: Optional[str] = None, accuracy: Optional[str] = None,
+                local_optimizer: bool = False, master: Optional[str] = None, device: Any = None) -> Any:
         return _strategy_of(_find_package())(loss, accuracy, local_optimizer, master, device)
 
 
@@ -69,7 +74,9 @@ def _find_package():
 def _strategy_of(package):
     base = importlib.import_module(package + ".strategies").SingleDeviceStrategy
     rank_zero_only = importlib.import_module(package + ".utilities.rank_zero").rank_zero_only
-    return type("Strategy", (_JobStrategy, base), {"_rank_zero_only": staticmethod(rank_zero_only)})
+    early_stopping = importlib.import_module(package + ".callbacks").EarlyStopping
+    return type("Strategy", (_JobStrategy, base), {"_rank_zero_only": staticmethod(rank_zero_only),
+                                                   "_early_stopping": early_stopping})
 
 
 class _JobStrategy:
@@ -89,21 +96,24 @@ class _JobStrategy:
         self._train_loader = None
         self._failed = False
 
-    # ------------------------------------------------------------------------------------------------------- joining
+    # -------------------------------------------------------------------------------------------------------
+    # joining
 
     def setup_optimizers(self, trainer):
         if trainer.state.fn != "fit":
             return super().setup_optimizers(trainer)
         if trainer.accumulate_grad_batches != 1:
-            raise ValueError(_ACCUMULATES % (trainer.accumulate_grad_batches, trainer.accumulate_grad_batches))
+            raise ValueError(_ACCUMULATES % (trainer.accumulate_grad_batches,
+                                             trainer.accumulate_grad_batches))
         if trainer.ckpt_path is not None:
             raise ValueError(_RESUMES)
+        self._relax_early_stopping(trainer)
         local = self._make_local_optimizer(trainer)
         self._train_loader = trainer.fit_loop._data_source.dataloader()
         if not isinstance(self._train_loader, DataLoader):
             raise TypeError(_ONE_LOADER % type(self._train_loader).__name__)
-        self.worker = catchment.join(self.lightning_module, self._train_loader.dataset, self._count_validation(trainer),
-                                     optimizer=local, master=self._master)
+        self.worker = catchment.join(self.lightning_module, self._train_loader.dataset,
+                                     self._count_validation(trainer), optimizer=local, master=self._master)
         self._check_batch_size()
         self.optimizers = [self.worker.optimizer()]
         # Only worker 0 writes checkpoints and logs.
@@ -113,6 +123,13 @@ class _JobStrategy:
         trainer.fit_loop.min_epochs, trainer.fit_loop.max_epochs = None, 1
         trainer.fit_loop.epoch_loop.max_steps = -1
         trainer.num_sanity_val_steps = 0
+
+    def _relax_early_stopping(self, trainer):
+        """Keeps callbacks from failing because a worker has no validation metrics."""
+        for callback in trainer.callbacks:
+            if isinstance(callback, self._early_stopping):
+                callback.strict = False
+                warnings.warn(_STOPS_EARLY % (callback.monitor, callback.patience))
 
     def _make_local_optimizer(self, trainer):
         if not self._local_optimizer:
@@ -128,7 +145,8 @@ class _JobStrategy:
         if not source.is_defined() or trainer.limit_val_batches == 0:
             return None
         loaders = source.dataloader()
-        return sum(len(loader.dataset) for loader in (loaders if isinstance(loaders, (list, tuple)) else [loaders]))
+        return sum(len(loader.dataset) for loader in (loaders if isinstance(loaders, (list, tuple))
+                                                      else [loaders]))
 
     def _check_batch_size(self):
         own, job = self._train_loader.batch_size, self.worker.batch_size
@@ -139,15 +157,17 @@ class _JobStrategy:
     def is_global_zero(self):
         return self.global_rank == 0
 
-    # ------------------------------------------------------------------------------------------------------ training
+    # ------------------------------------------------------------------------------------------------------
+    # training
 
     def process_dataloader(self, dataloader):
-        # Lightning asks for the training loader with `training` set, for the others with validating or testing.
+        # Lightning asks for the training loader with `training` set, for the others with validating or
+        # testing.
         if self.worker is None or not self.lightning_module.trainer.training:
             return dataloader
         options = {name: getattr(dataloader, name)
-                   for name in ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
-                                "prefetch_factor", "persistent_workers")}
+                   for name in ("num_workers", "pin_memory", "timeout", "worker_init_fn",
+                                "multiprocessing_context", "prefetch_factor", "persistent_workers")}
         return self.worker.loader(dataloader.dataset, dataloader.collate_fn, **options)
 
     def on_train_start(self):
@@ -186,7 +206,8 @@ class _JobStrategy:
         finally:
             del module.log, module.log_dict
 
-    # --------------------------------------------------------------------------------------------------------- ending
+    # --------------------------------------------------------------------------------------------------------
+    # ending
 
     def on_exception(self, exception):
         self._failed = True
@@ -194,6 +215,7 @@ class _JobStrategy:
 
     def teardown(self):
         # A callback or a limit of the Trainer has ended the loop before the job.
-        if self.worker is not None and not self.worker.evaluates and not self._failed and not self.worker._attachment.stopped:
-            self.worker.leave()
+        worker = self.worker
+        if worker is not None and not (worker.evaluates or self._failed or worker._attachment.stopped):
+            worker.leave()
         super().teardown()

@@ -10,7 +10,8 @@ class LightningTest(FrameworkCase):
     program = "lightning_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "manual", "plain-old", "manual-old"):
+        for variant in ("plain", "processes", "clip", "manual", "parts", "scheduled", "callbacks", "bfloat16",
+                        "plain-old", "manual-old", "callbacks-old"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
@@ -30,9 +31,11 @@ class LightningTest(FrameworkCase):
         self.assertEqual(len(written), 1, written)
 
     def test_a_loop_that_ends_first_leaves_the_job(self):
-        self.trained("stops", "epochs=3", fails=True)
-        self.assertNotIn("Traceback", self.logs)
-        self.assertIn("left", self.logs)
+        for variant in ("stops", "limit"):
+            with self.subTest(variant):
+                self.trained(variant, "epochs=3", fails=True)
+                self.assertNotIn("Traceback", self.logs)
+                self.assertIn("left", self.logs)
 
     def test_a_job_that_fails_raises_in_fit(self):
         self.trained("diverges", "epochs=3", "faults.non_finite_limit=3", fails=True)
@@ -44,7 +47,10 @@ class LightningTest(FrameworkCase):
                                ("resumes", "continue a job with catchment train --resume")):
             self.trained(variant, fails=True)
             self.assertIn(words, self.logs)
-        self.assertIn("validation_step logs no loss", self.evaluators_log(self.trained("silent", "epochs=2", fails=True)))
+        self.trained("callbacks", "epochs=2")
+        self.assertIn("set evaluation.patience=1000 in the job", self.logs)
+        self.assertIn("validation_step logs no loss", self.evaluators_log(
+            self.trained("silent", "epochs=2", fails=True)))
 
 
 if __name__ == "__main__":
