@@ -23,7 +23,8 @@ def load(path):
 def initial(dtype=jnp.float32):
     keys = jax.random.split(jax.random.key(1), 2)
     return {"hidden": {"kernel": jax.random.normal(keys[0], (6, 8), dtype), "bias": jnp.zeros(8, dtype)},
-            "scale": jnp.ones((), dtype), "layers": [(jax.random.normal(keys[1], (8, 3), dtype), jnp.zeros(3, dtype))]}
+            "scale": jnp.ones((), dtype), 
+            "layers": [(jax.random.normal(keys[1], (8, 3), dtype), jnp.zeros(3, dtype))]}
 
 
 def loss_of(params, x, y):
@@ -91,6 +92,31 @@ def follow_with_optax(worker, x, y, compiled=True, chained=False):
     assert worker.steps == 15
     check(worker.params(), mine)
     check(params, mine)
+
+
+def follow_in_bfloat16(worker, x, y):
+    """A chain of Optax, whose parameters are bfloat16; the servers' weights are float32."""
+    import optax
+
+    clip = optax.clip_by_global_norm(0.5)
+    optimizer = optax.chain(clip, worker.transformation())
+    params, mine = worker.params(), jax.tree.map(lambda p: p.astype(jnp.float32), initial(jnp.bfloat16))
+    state, my_state = optimizer.init(params), clip.init(mine)
+
+    @jax.jit
+    def step(state, params, x, y):
+        loss, grads = jax.value_and_grad(loss_of)(params, x, y)
+        updates, state = optimizer.update(grads, state, params, value=loss)
+        return optax.apply_updates(params, updates), state
+
+    for samples in worker.minibatches():
+        params, state = step(state, params, x[samples], y[samples])
+        assert all(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(params))
+        grads = jax.grad(loss_of)(jax.tree.map(lambda p: p.astype(jnp.bfloat16), mine), x[samples],
+                                  y[samples])
+        mine = descend(mine, clip.update(grads, my_state)[0])
+    assert worker.steps == 15
+    check(list(worker.parameters.values()), mine, 2e-3)
 
 
 def follow_flax(worker, x, y):
@@ -187,6 +213,7 @@ VARIANTS = {
     "optax": follow_with_optax,
     "optax-eager": lambda *arguments: follow_with_optax(*arguments, compiled=False),
     "optax-chain": lambda *arguments: follow_with_optax(*arguments, chained=True),
+    "optax-bfloat16": follow_in_bfloat16,
     "flax": follow_flax,
     "train": train,
     "leave": leave,
@@ -200,8 +227,9 @@ VARIANTS = {
     "elsewhere": begin_elsewhere,
     "no-params": update_without_params,
 }
-DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}
-PARAMS = {"integer": {"steps": jnp.zeros(3, jnp.int32)}, "function": {"weight": jnp.ones(3), "activation": jax.nn.relu},
+DTYPES = {"bfloat16": jnp.bfloat16, "optax-bfloat16": jnp.bfloat16, "float16": jnp.float16}
+PARAMS = {"integer": {"steps": jnp.zeros(3, jnp.int32)}, "function": {"weight": jnp.ones(3),
+                                                                      "activation": jax.nn.relu},
           "empty": {}}
 
 

@@ -20,7 +20,8 @@ class JaxTest(ProgramCase):
     PROGRAM = "jax_program.py"
 
     def test_programs_train_as_they_do_without_catchment(self):
-        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-chain", "flax"):
+        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-chain",
+                        "optax-bfloat16", "flax"):
             with self.subTest(variant):
                 out = self.train(variant, "epochs=1", *SGD)
                 self.assertEqual(self.summary(out)["samples"], SAMPLES)
@@ -39,7 +40,8 @@ class JaxTest(ProgramCase):
                 own = np.load("%s.worker%d.npz" % (self.rows, index))
                 for name in NAMES:
                     self.assertEqual(own[name].ravel().tolist(), final[name].tolist(), (preset, index, name))
-            self.assertLess(self.summary(out)["test_loss"], 0.9, preset)  # that of equal probabilities is log(3) = 1.1
+            self.assertLess(self.summary(out)["test_loss"], 0.9,
+                            preset)  # that of equal probabilities is log(3) = 1.1
 
     def test_evaluator_scores_the_weights(self):
         out = self.train("train", "epochs=20")
@@ -60,15 +62,18 @@ class JaxTest(ProgramCase):
 
     def test_names_what_the_program_did_wrong(self):
         for variant, text in (
-                ("integer", r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point arrays"),
+                ("integer", r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point "
+                            r"arrays"),
                 ("function", r"leaf \['activation'\] of the parameters is of type .*equinox.partition"),
                 ("empty", "the parameters have no leaf"),
-                ("no-length", r"the test set \(generator\) has no length.*: give join\(\) the number of samples"),
+                ("no-length", r"the test set \(generator\) has no length.*: give join\(\) the number of "
+                              r"samples"),
                 ("less", r"the gradients have no leaf \['layers'\]\[0\]\[0\]"),
                 ("more", r"the gradients have a leaf \['extra'\]"),
                 ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)"),
                 ("left-out", "step 1 was skipped"),
-                ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the job's weights"),
+                ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
+                              r"job's weights"),
                 ("no-params", r"call update\(grads, state, params, value=loss\)")):
             with self.subTest(variant):
                 self.train(variant, fails=True)
