@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""What it costs to watch a job, in processor time of its server and its two workers.
+
+    watching.py {queries,trace,logs} [--bin=bazel-bin] [--pairs=20] [--samples=400000] [--times=20]
+
+The job is an MLP of 128 units with minibatches of 64, `downpour`, one thread a worker. A pair is a run
+without what is measured and one with it, in random order. The machine should do nothing else.
+
+queries    --log_format=json, and `--times` a second `catchment status` from the master and a request to
+           /metrics of each of the three processes. One a second, and one in 15 seconds, are usual: the cost
+           that is printed is the measured one, divided by how many times more often `catchment status` was
+           answered
+logs       --log_format=json alone
+trace      --trace
+
+Prints each pair's ratio, and the mean of the costs with the bootstrap's interval of 95 %.
+"""
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+JOB = """
+model {
+  layers { flatten {} }
+  layers { dense { units: 128 } }
+  layers { relu {} }
+  layers { dense { units: 10 } }
+}
+data { drawn_digits { train_samples: 4000 test_samples: 10 } }
+algorithm { preset: "downpour" }
+optimizer { learning_rate: 0.01 }
+batch_size: 64
+samples: %d
+workers: 2
+checkpoint { every_updates: 0 }
+"""
+NORMAL = dict(status=1.0, metrics=1 / 15)  # a second
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Run:
+    """A server and two workers. flags: of all three."""
+
+    def __init__(self, args, flags=(), metrics=False):
+        self.args = args
+        with tempfile.TemporaryDirectory() as self.directory:
+            port, *self.metrics_ports = free_ports(4)
+            self.master = "127.0.0.1:%d" % port
+            job = os.path.join(self.directory, "job.textproto")
+            with open(job, "w") as file:
+                file.write(JOB % args.samples)
+            commands = [["server/catchment_server", "--job=" + job, "--servers=" + self.master,
+                         "--out=" + os.path.join(self.directory, "out")]]
+            commands += [["worker/catchment_worker", "--master=" + self.master]] * 2
+            begin = time.monotonic()
+            self.processes = [self._start(index, command, flags, metrics)
+                              for index, command in enumerate(commands)]
+            self.usages = [os.wait4(process.pid, 0) for process in self.processes]
+            self.seconds = time.monotonic() - begin
+            for (_, status, _), log in zip(self.usages, ("0", "1", "2")):
+                if status != 0:
+                    raise RuntimeError(open(os.path.join(self.directory, log + ".log")).read())
+            self.cost = sum(usage.ru_utime + usage.ru_stime for _, _, usage in self.usages)
+
+    def _start(self, index, command, flags, metrics):
+        more = ["--metrics_port=%d" % self.metrics_ports[index]] if metrics else []
+        with open(os.path.join(self.directory, "%d.log" % index), "w") as log:
+            return subprocess.Popen([os.path.join(self.args.bin, command[0]), *command[1:], *flags, *more],
+                                    stdout=log, stderr=log)
+
+
+class Queries:
+    """Asks the master for its status, and all three processes for their metrics."""
+
+    def __init__(self, args, run):
+        self.answers = dict(status=0, metrics=0)
+        self._args, self._run, self._end = args, run, threading.Event()
+        asking = [("status", self._status)]
+        asking += [("metrics", lambda port=port: self._metrics(port)) for port in run.metrics_ports]
+        self._threads = [threading.Thread(target=self._ask, args=one) for one in asking]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, kind, ask):
+        while not self._end.wait(1 / self._args.times):
+            self.answers[kind] += ask()
+
+    def _status(self):
+        command = [os.path.join(self._args.bin, "cli/catchment"), "status", self._run.master, "--json"]
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def _metrics(self, port):
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as answer:
+                return len(answer.read()) > 0
+        except OSError:
+            return False
+
+    def stop(self):
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+
+class QueriedRun(Run):
+    def __init__(self, args):
+        self.queries = None
+        super().__init__(args, ["--log_format=json"], metrics=True)
+        self.queries.stop()
+        self.times = self.queries.answers["status"] / self.seconds / NORMAL["status"]
+        self.metrics_times = self.queries.answers["metrics"] / 3 / self.seconds / NORMAL["metrics"]
+
+    def _start(self, index, *arguments):
+        process = super()._start(index, *arguments)
+        if index == 2:
+            self.queries = Queries(self.args, self)
+        return process
+
+
+def interval(values):
+    means = sorted(statistics.fmean(random.choices(values, k=len(values))) for _ in range(10000))
+    return means[249], means[9749]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("queries", "trace", "logs"))
+    parser.add_argument("--bin", default="bazel-bin")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=400000)
+    parser.add_argument("--times", type=float, default=20)
+    args = parser.parse_args()
+
+    def watched():
+        if args.what == "queries":
+            return QueriedRun(args)
+        if args.what == "logs":
+            return Run(args, ["--log_format=json"])
+        with tempfile.TemporaryDirectory() as directory:
+            return Run(args, ["--trace=" + directory])
+
+    costs, plain_costs = [], []
+    for _ in range(args.pairs):
+        runs = {}
+        for kind in random.sample(("plain", "watched"), 2):
+            runs[kind] = Run(args) if kind == "plain" else watched()
+        cost = runs["watched"].cost / runs["plain"].cost - 1
+        # Metrics are asked for more often than status is, compared with the normal rates.
+        scaled = cost / runs["watched"].times if args.what == "queries" else cost
+        costs.append(scaled)
+        plain_costs.append(runs["plain"].cost)
+        print(json.dumps(dict(plain=runs["plain"].cost, watched=runs["watched"].cost, ratio=round(1 + cost,
+                                                                                                  4),
+                              seconds=round(runs["plain"].seconds, 1),
+                              times=round(getattr(runs["watched"], "times", 1), 1),
+                              metrics_times=round(getattr(runs["watched"], "metrics_times", 1), 1))),
+              flush=True)
+    low, high = interval(costs)
+    print("%s: %.3f %% (95 %%: %.3f to %.3f %%) of %.3g s, %d pairs" % (
+        args.what, 100 * statistics.fmean(costs), 100 * low, 100 * high, statistics.fmean(plain_costs),
+        args.pairs))
+
+
+if __name__ == "__main__":
+    main()
