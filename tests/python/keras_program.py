@@ -14,6 +14,7 @@ from keras import layers
 import catchment.keras as catchment
 
 RATE, BATCH = 0.1, 16
+WEIGHTS = {0: 0.5, 1: 1.0, 2: 2.0}
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -29,7 +30,8 @@ def perceptron(inputs=6):
 
 def normed():
     keras.utils.set_random_seed(1)
-    return keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(), layers.Dense(3)])
+    return keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(),
+                             layers.Dense(3)])
 
 
 def two_inputs():
@@ -61,23 +63,25 @@ class Recorder:
         worker._attachment.done = lambda loss, correct: (self.losses.append(loss), done(loss, correct))
 
     def load(self, samples):
-        self.samples[tuple(samples)] = None  # a minibatch is asked for twice if Keras builds a part of the model with it
+        # A minibatch is asked for twice if Keras builds a part of the model with it.
+        self.samples[tuple(samples)] = None
         return self._minibatch(samples)
 
 
-def follow(make, x, y, train, **options):
-    """Trains, and after that as Keras alone does."""
+def follow(make, x, y, train, weights=None, **options):
+    """Trains, and after that as Keras alone does. weights: of the classes."""
     model, mine = make(), make()
     worker = catchment.join(model, len(y))
     mine.set_weights(model.get_weights())
-    recorder = Recorder(worker, lambda samples: (keras.tree.map_structure(lambda part: part[samples], x), y[samples]))
+    recorder = Recorder(worker, lambda samples: (keras.tree.map_structure(lambda part: part[samples], x),
+                                                 y[samples]))
     model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"], **options)
     train(model, worker, recorder)
     mine.compile(optimizer=keras.optimizers.SGD(RATE), loss=LOSS)
     assert worker.steps == len(recorder.samples) == 15, (worker.steps, len(recorder.samples))
     for samples, loss in zip(recorder.samples, recorder.losses):
         mine.reset_metrics()
-        own = float(mine.train_on_batch(*recorder._minibatch(np.array(samples))))
+        own = float(mine.train_on_batch(*recorder._minibatch(np.array(samples)), class_weight=weights))
         assert abs(own - loss) < 1e-5, (own, loss)
     difference = largest_difference(model, mine)
     assert difference < 1e-6, difference
@@ -99,6 +103,10 @@ def train_on_batches(model, worker, recorder):
         model.train_on_batch(*recorder.load(samples))
 
 
+def fit_weighted(model, worker, recorder):
+    fit(model, worker, recorder, class_weight=WEIGHTS)
+
+
 def fit_ahead(model, worker, recorder):
     """As on a GPU, for which Keras loads one minibatch ahead with JAX."""
     import jax
@@ -114,7 +122,8 @@ def train(x, y):
     if worker.evaluates:
         worker.evaluate()
         return
-    history = model.fit(worker.data(), callbacks=[worker.callback()], validation_data=(x, y), epochs=3, verbose=2).history
+    history = model.fit(worker.data(), callbacks=[worker.callback()], validation_data=(x, y), epochs=3,
+                        verbose=2).history
     assert len(history["val_loss"]) == 1
     np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
              **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables})
@@ -166,9 +175,11 @@ def make_mistakes(x, y):
         model.fit(worker.data(), callbacks=[worker.callback(), *callbacks], verbose=2)
 
     fails(r"no clipnorm.*--set optimizer.clip_norm=", lambda: worker.optimizer(clipnorm=1.0))
-    fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)", lambda: fit_compiled(optimizer="adam"))
+    fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)",
+          lambda: fit_compiled(optimizer="adam"))
     fails("mixed_bfloat16", lambda: fit_compiled(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)))
-    fails("the job sets the learning rate", lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
+    fails("the job sets the learning rate",
+          lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
     model.layers[0].trainable = False
     fails(r"whether weight \S+kernel is trainable has changed", fit_compiled)
     model.layers[0].trainable = True
@@ -187,8 +198,8 @@ def make_mistakes(x, y):
 def run_page(x, y):
     """Runs the first program of docs/keras.md with other data."""
     block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
-    names = {"keras": keras, "model": perceptron(), "x_train": x, "y_train": keras.utils.to_categorical(y), "x_test": x,
-             "y_test": keras.utils.to_categorical(y)}
+    names = {"keras": keras, "model": perceptron(), "x_train": x, "y_train": keras.utils.to_categorical(y),
+             "x_test": x, "y_test": keras.utils.to_categorical(y)}
     names["model"].add(layers.Softmax())
     exec(block, names)
 
@@ -198,6 +209,7 @@ VARIANTS = {
     "eager": lambda x, y: follow(perceptron, x, y, fit, run_eagerly=True),
     "ahead": lambda x, y: follow(perceptron, x, y, fit_ahead),
     "inputs": lambda x, y: follow(two_inputs, parts(x), y, fit_in_parts),
+    "weighted": lambda x, y: follow(perceptron, x, y, fit_weighted, weights=WEIGHTS),
     "batches": lambda x, y: follow(perceptron, x, y, train_on_batches),
     "bfloat16": fit_in_bfloat16,
     "train": train,

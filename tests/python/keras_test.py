@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""catchment.keras with the real daemons: keras_program.py. Needs an interpreter with Keras 3 and its backends:
+"""catchment.keras with the real daemons: keras_program.py. Needs an interpreter with Keras 3 and its
+backends:
 
     /path/to/venv/bin/python tests/python/keras_test.py
 
@@ -33,7 +34,7 @@ class KerasTest(ProgramCase):
                     yield backend, self.train(variant, *changes, KERAS_BACKEND=backend, **options)
 
     def test_programs_train_as_they_do_in_keras(self):
-        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches"), "epochs=1", *SGD):
+        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted"), "epochs=1", *SGD):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
         if "jax" in BACKENDS:
             self.train("ahead", "epochs=1", *SGD, KERAS_BACKEND="jax")
@@ -45,8 +46,10 @@ class KerasTest(ProgramCase):
             for index in range(2):
                 own = np.load("%s.worker%d.npz" % (self.rows, index))
                 for name in own:
-                    self.assertEqual(own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(), (backend, index, name))
-            statistics = [name for name in final if name.endswith(("/batch_normalization.running_mean", ".running_var"))]
+                    self.assertEqual(own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(),
+                                     (backend, index, name))
+            statistics = [name for name in final if name.endswith(("/batch_normalization.running_mean",
+                                                                   ".running_var"))]
             self.assertEqual(len(statistics), 2)
             kernel = np.reshape(final["sequential/dense/kernel"], (6, 8))
             np.testing.assert_allclose(final["sequential/batch_normalization.running_mean"],
@@ -84,11 +87,13 @@ class KerasTest(ProgramCase):
 
         x, y = np.zeros((10, 6)), np.zeros(10)
         for arguments, text in (
-                ((keras.Sequential([layers.Dense(3)]), (x, y)), "the model has no weights yet: give it a keras.Input"),
+                ((keras.Sequential([layers.Dense(3)]), (x, y)), "the model has no weights yet: give it a "
+                                                                "keras.Input"),
                 ((model(trainable=False), (x, y)), "the model has no trainable weight"),
                 ((model(kernel_constraint="non_neg"), (x, y)), r"kernel has a constraint"),
                 ((model(), (x, y[1:])), "the parts of the training set have 9 and 10 samples"),
-                ((model(), (x, y), (x, iter(y))), r"the test set has a part of type .*iterator.*worker.data\(load\)"),
+                ((model(), (x, y), (x, iter(y))), r"the test set has a part of type "
+                                                  r".*iterator.*worker.data\(load\)"),
                 ((model(), (x, y)), "was not started by a Catchment worker")):
             with self.assertRaisesRegex((RuntimeError, TypeError, ValueError), text):
                 catchment.join(*arguments)
