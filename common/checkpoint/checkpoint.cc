@@ -104,10 +104,15 @@ void Raise(const v1::BlockState& saved, v1::BlockState* state) {
     *state->mutable_momentum() = saved.momentum();
   }
   state->set_version(std::max(state->version(), saved.version()));
-  state->set_samples(std::max(state->samples(), saved.samples()));
+  // The two add up to what a block has received, which blocks with other late contributions share out
+  // differently.
+  const uint64_t received = state->samples() + state->late_samples();
+  if (saved.samples() + saved.late_samples() > received) {
+    state->set_samples(saved.samples());
+    state->set_late_samples(saved.late_samples());
+  }
   state->set_optimizer_steps(std::max(state->optimizer_steps(), saved.optimizer_steps()));
   state->set_compensation_begin(std::max(state->compensation_begin(), saved.compensation_begin()));
-  state->set_late_samples(std::max(state->late_samples(), saved.late_samples()));
 }
 
 }  // namespace

@@ -51,8 +51,9 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
 absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
                             const std::string& tensor, float* out);
 
-// Returns, for each of `blocks`, which are ascending, the highest version, samples and optimizer_steps of the
-// saved blocks that it overlaps, and the momentum of the one with the highest version.
+// Returns, for each of `blocks`, which are ascending, the highest version and optimizer_steps of the saved
+// blocks that it overlaps, the samples and late_samples of the one with the highest sum of them, and the
+// momentum of the one with the highest version.
 absl::StatusOr<std::vector<v1::BlockState>> ReadBlockStates(const std::string& dir,
                                                             const v1::Manifest& manifest,
                                                             absl::Span<const Range> blocks);

@@ -97,7 +97,7 @@ bool HasQuorum(const std::string& preset) { return FindPreset(preset)->algorithm
 
 // Returns the changes with which some presets work with one worker, and give the same result each time.
 std::string ForOneWorker(const std::string& preset) {
-  if (HasQuorum(preset)) return "contribution { pseudo_gradient { overlap_steps: 0 } }";
+  if (HasQuorum(preset)) return "contribution { pseudo_gradient { fragments: 1 overlap_steps: 0 } }";
   if (preset == "sync_backup") return "consistency { synchronous { backup_workers: 0 } }";
   return preset == "hybrid" ? "consistency { synchronous {} }" : "";
 }

@@ -597,6 +597,28 @@ TEST(ReadBlockStates, TakesTheMomentumOfTheHighestVersion) {
   }
 }
 
+// Blocks that have received the same samples had different ones of them too late for their updates.
+TEST(ReadBlockStates, SamplesAndLateSamplesAddUpToThoseOfABlock) {
+  const std::string dir = FreshDirectory();
+  v1::ShardState state = StateOf(Layout(1), 0, 100);
+  uint64_t late = 0;
+  for (v1::BlockState& block : *state.mutable_blocks()) {
+    late += 7;
+    block.set_samples(1000 - late);
+    block.set_late_samples(late);
+  }
+  state.set_checkpoint(1);
+  const std::vector<float> weights(117);
+  v1::Manifest manifest = MakeManifest(1, Layout(1));
+  const auto saved = WriteShard(dir, 1, 0, 1, state, {{"weights", absl::MakeConstSpan(weights)}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  *manifest.add_shards() = *saved;
+  const std::vector<Range> blocks = {{0, 20}, {20, 117}};
+  const auto states = ReadBlockStates(dir, manifest, blocks);
+  ASSERT_TRUE(states.ok()) << states.status();
+  for (const v1::BlockState& block : *states) EXPECT_EQ(block.samples() + block.late_samples(), 1000u);
+}
+
 TEST(CheckSameModel, NamesTheFirstDifference) {
   const std::string dir = FreshDirectory();
   const v1::Manifest manifest = Save(dir, 1, 1);
