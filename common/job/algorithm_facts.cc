@@ -47,6 +47,10 @@ Pace PaceOf(const v1::Job& job) {
   pace.workers = job.workers();
   pace.steps_per_version = PushPeriod(job.algorithm().contribution());
   pace.contributes_first = KindOf(job.algorithm().contribution()).contributes_first;
+  if (const uint64_t fragments = job.algorithm().contribution().pseudo_gradient().fragments();
+      pace.synchronous && fragments > 1) {
+    pace.unsent_steps = pace.steps_per_version - CeilDivide(pace.steps_per_version, fragments);
+  }
   pace.merges_last = job.last_minibatch() == v1::Job::MERGE;
   if (const uint32_t groups = NumGroups(consistency); groups > 0) {
     pace.contributions = pace.workers;

@@ -54,6 +54,9 @@ struct Pace {
   // A contribution is made at the start of a period, from the steps before it: the center at version v
   // contains the steps of v - 1 periods.
   bool contributes_first = false;
+  // The last steps of a period that not all fragments of the center contain, because they were sent before
+  // them (PseudoGradient.fragments). Synchronous mode.
+  uint64_t unsent_steps = 0;
   // The samples of an epoch that do not fill a step are joined to the step before it (Job.last_minibatch
   // MERGE).
   bool merges_last = false;

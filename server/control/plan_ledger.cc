@@ -28,6 +28,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t samples_
     : batch_size_(pace.batch_size),
       steps_per_version_(pace.steps_per_version),
       contributes_first_(pace.contributes_first),
+      unsent_steps_(pace.unsent_steps),
       budget_(budget.steps),
       source_(samples_per_epoch, budget.end, pace.merges_last, from),
       next_step_(from.version() * pace.steps_per_version),
@@ -206,7 +207,10 @@ uint64_t PlanLedger::BudgetStepsAt(uint64_t step) const {
 
 uint64_t PlanLedger::StepsInCenter(uint64_t version) const {
   if (contributes_first_ && version > 0) --version;
-  return version * steps_per_version_;
+  const uint64_t steps = version * steps_per_version_;
+  // All fragments are sent at the end of the last plan.
+  const bool at_end = AllAssigned() && (plans_.empty() || plans_.back().end_step() <= steps);
+  return at_end ? steps : steps - std::min(steps, unsent_steps_);
 }
 
 v1::MasterState PlanLedger::StateAt(const Cut& cut) const {

@@ -94,6 +94,7 @@ class PlanLedger final : public DataLedger {
   const uint64_t batch_size_;
   const uint64_t steps_per_version_;
   const bool contributes_first_;
+  const uint64_t unsent_steps_;
   const std::optional<uint64_t> budget_;  // in steps
   SampleSource source_;
   std::deque<Plan> plans_;  // by first_step

@@ -78,6 +78,14 @@ void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated, int 
 
 class AccountsTest : public testing::TestWithParam<std::string> {};
 
+// Returns the samples that two workers train again after a resume because not all fragments have them: those
+// of the steps of a round after its first push.
+uint64_t UnsentSamples(const std::string& preset) {
+  const v1::Algorithm& algorithm = FindPreset(preset)->algorithm;
+  const v1::PseudoGradient& config = algorithm.contribution().pseudo_gradient();
+  return algorithm.consistency().has_synchronous() && config.fragments() > 1 ? 2 * 10 * 16 : 0;
+}
+
 TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
   const auto job = [](uint64_t epochs) {
     return SmallJob(GetParam(), absl::StrCat("epochs: ", epochs,
@@ -98,7 +106,8 @@ TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
     ASSERT_TRUE(cluster.AwaitStatus("the others to train", AllHaveTrained(5, 10)));
     repeated = Stop(&cluster)["repeated_samples"];
   }
-  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
+  // Five workers were members when it was stopped.
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated + 3 * UnsentSamples(GetParam())));
 }
 
 // Trains until there is a checkpoint, then kills every process. Returns false if that checkpoint is the last
@@ -164,7 +173,7 @@ TEST_P(AccountsTest, HoldExactlyWhenServersAreRestoredFromTheirStandbys) {
     EXPECT_EQ(summary["updates_computed_again"], 0);
     repeated = summary["repeated_samples"];
   }
-  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated + UnsentSamples(GetParam())));
 }
 
 // The job goes back to a checkpoint, or to its beginning, with the same workers.
@@ -210,7 +219,7 @@ TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
     return SmallJob(preset, absl::StrCat("epochs: ", epochs, " batch_size: 10 workers: 2 "));
   };
   const std::vector<std::string> others = OtherFamilies(GetParam());
-  uint64_t samples = 0, repeated = 0;
+  uint64_t samples = 0, repeated = UnsentSamples(GetParam());
   std::string preset = GetParam();
   for (const std::string& next : others) {
     SCOPED_TRACE(absl::StrCat("with ", preset, " from ", samples, " samples on"));

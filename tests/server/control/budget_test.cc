@@ -226,8 +226,14 @@ TEST(BudgetTest, PaceOfElasticContributionsIsTheCommunicationPeriod) {
 
 TEST(BudgetTest, PaceOfPseudoGradientsIsTheLocalSteps) {
   v1::Job job = MakeJob({.workers = 2, .batch_size = 10});
-  job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient()->set_local_steps(3);
+  v1::PseudoGradient* const contribution =
+      job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient();
+  contribution->set_local_steps(3);
   EXPECT_EQ(PaceOf(job).steps_per_version, 3u);
+  EXPECT_EQ(PaceOf(job).unsent_steps, 0u);
+  contribution->set_fragments(2);
+  EXPECT_EQ(PaceOf(job).unsent_steps, 1u) << "the first fragment is sent after two";
+  contribution->clear_fragments();
   job.set_updates(4);
   EXPECT_EQ(BudgetOf(job, 103).steps, 12u);
 }

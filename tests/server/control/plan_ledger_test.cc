@@ -260,6 +260,42 @@ TEST(PlanLedgerTest, StateHoldsThePeriodThatIsNotExchangedYet) {
   EXPECT_EQ(resumed.StateAt({.version = 4}).samples(), state.samples());
 }
 
+// Fragments are sent at different steps of a period, so the center has all steps but the last of a version.
+TEST(PlanLedgerTest, StateHoldsTheStepsThatNotAllFragmentsHave) {
+  Pace pace = PaceFor(2, 4, 8);
+  pace.unsent_steps = 6;
+  const std::vector<uint64_t> members = Members(2);
+  PlanLedger ledger(pace, Epochs(1, 1000), 1000, {});
+  EXPECT_EQ(ledger.StateAt({.version = 0}).samples(), 0u);
+  AssignAll(&ledger, members);
+  AssignAll(&ledger, members);
+  for (uint64_t member : members) ledger.MarkDone(member, 26);
+  ledger.Forget(3);
+  const v1::MasterState state = ledger.StateAt({.version = 3});
+  EXPECT_EQ(state.samples(), 18u * 8);
+  EXPECT_EQ(state.steps(), 18u);
+  EXPECT_EQ(state.pending(0).begin(), 144u);
+  EXPECT_EQ(ledger.StateAt({.version = 3, .state_is_saved = [](uint64_t) { return true; }}).samples(),
+            24u * 8)
+      << "the workers have them";
+  PlanLedger resumed(pace, Epochs(1, 1000), 1000, state);
+  EXPECT_EQ(resumed.StateAt({.version = 3}).samples(), state.samples());
+  EXPECT_EQ(resumed.Prepare(members[0], members), 3u);
+}
+
+TEST(PlanLedgerTest, StateAtTheEndHasAllSteps) {
+  Pace pace = PaceFor(1, 4, 8);
+  pace.unsent_steps = 6;
+  PlanLedger ledger(pace, Epochs(1, 64), 64, {});
+  const std::vector<Assignment> assignments = AssignAll(&ledger, Members(1));
+  ASSERT_EQ(assignments.size(), 1u);
+  EXPECT_TRUE(assignments[0].last);
+  ledger.MarkDone(kHolder, 16);
+  EXPECT_TRUE(ledger.AllDone());
+  EXPECT_EQ(ledger.StateAt({.version = 1}).samples(), 2u * 4);
+  EXPECT_EQ(ledger.StateAt({.version = 2}).samples(), 64u);
+}
+
 TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
   PlanLedger ledger(PaceFor(1, 4), Epochs(1, 1000), 1000, {});
   AssignAll(&ledger, Members(1));
