@@ -162,9 +162,10 @@ TEST(TrainAllocationTest, NothingButWhatGrpcNeedsForAnyMessage) {
     TestServers servers(GradientJob(false), layout, options);
     servers.SetRosters({MakeRoster(0, {0})});
     const PerBlock ours = Measure(servers.addresses()[0], HelloOf(layout, 0));
-    // A thread of gRPC's may see its first block late, and takes memory for its answers then.
-    EXPECT_LT(ours.ours, 0.01) << "with " << threads << " threads";
-    EXPECT_LT(bare.ours, 0.01);
+    // A thread of gRPC's may see its first block late, and allocates memory for its answers then; on a busy
+    // machine there are some tens of such threads.
+    EXPECT_LT(ours.ours, 0.1) << "with " << threads << " threads";
+    EXPECT_LT(bare.ours, 0.1);
     // gRPC itself needs more where another thread sends than the one that received; and a little more or less
     // with how a message is cut in pieces on its way. One more for every block would be too much.
     if (threads == 0) {
