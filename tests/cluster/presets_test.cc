@@ -58,8 +58,8 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
   EXPECT_EQ(summary["workers"], 3);
   EXPECT_EQ(summary["samples"], kSamples);
   EXPECT_EQ(summary["epochs"], kEpochs);
-  // A guess is right for 0.1; runs with asynchronous updates differ. On a busy machine most contributions to a
-  // quorum may be late.
+  // A guess is right for 0.1; runs with asynchronous updates differ. On a busy machine most contributions to
+  // a quorum may be late.
   const bool quorum = ConsistencyOf(GetParam()).has_quorum();
   EXPECT_GE(summary.value("test_accuracy", 0.0), quorum ? 0.4 : 0.7) << summary.dump(2);
   // The whole test set was scored, with the final weights: a bad center is as good as a guess, 2.3.
