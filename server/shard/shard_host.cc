@@ -8,6 +8,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/initial_weights.h"
 #include "common/initializer.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/model_shapes.h"
 #include "common/trace/recorder.h"
@@ -69,6 +70,10 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   absl::StatusOr<std::vector<v1::BlockState>> blocks = ReadBlockStates(checkpoint_dir, *resumed, ranges);
   if (!blocks.ok()) return blocks.status();
   contents.blocks = *std::move(blocks);
+  // The master counts the versions of all blocks together. Those of an asynchronous job may lie far apart.
+  if (IsSynchronous(job.algorithm().consistency()) && resumed->has_master()) {
+    for (v1::BlockState& block : contents.blocks) block.set_version(resumed->master().version());
+  }
   if (!HaveSameStates(resumed->job().optimizer(), job.optimizer())) {
     LOG(WARNING) << "the checkpoint has a different optimizer, so its state is reset";
     for (v1::BlockState& block : contents.blocks) {

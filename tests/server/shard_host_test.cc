@@ -143,6 +143,21 @@ TEST_F(ShardHostTest, CheckpointOfWholeTensorsIsGoneOnFromHoweverTheTensorsLie) 
   }
 }
 
+// Blocks of an asynchronous job may have made different numbers of updates.
+TEST_F(ShardHostTest, SynchronousJobContinuesWithTheVersionOfTheMaster) {
+  const v1::Job job = PresetJob("downpour", 1);
+  const std::string directory = Directory("versions");
+  const ParameterLayout layout = LayoutOf(job, 1, 1000);
+  v1::Manifest manifest = TrainAndSave(job, layout, directory);
+  manifest.mutable_master()->set_version(7);
+  for (const auto& [preset, version] : {std::pair("sync", 7u), {"downpour", 3u}}) {
+    const absl::StatusOr<Shard::Contents> contents =
+        MakeContents(PresetJob(preset, 1), layout, 0, directory, &manifest);
+    ASSERT_TRUE(contents.ok()) << contents.status();
+    for (const v1::BlockState& block : contents->blocks) EXPECT_EQ(block.version(), version) << preset;
+  }
+}
+
 TEST_F(ShardHostTest, OtherOptimizerBeginsItsStateAnew) {
   const v1::Job job = PresetJob("downpour", 1);
   const std::string directory = Directory("other");
