@@ -98,13 +98,17 @@ std::string DescribeFragments(const v1::PseudoGradient& config) {
   return absl::StrCat(", one of ", config.fragments(), " fragments of the weights after another");
 }
 
-std::string DescribeUse(const v1::PseudoGradient& config) {
-  if (config.overlap_steps() == 0) return "and continues with fresh weights";
-  const std::string use =
-      config.blend() > 0 ? absl::StrCat("blends ", Short(config.blend()), " of its weights with the answer")
-                         : "replaces its weights by the answer";
-  return absl::StrCat("continues with its own weights, and ", use, " ", config.overlap_steps(),
-                      config.overlap_steps() == 1 ? " step later" : " steps later");
+std::string DescribeUse(const v1::Job& job) {
+  const v1::PseudoGradient& config = job.algorithm().contribution().pseudo_gradient();
+  if (config.overlap_steps() == 0) return ", and continues with fresh weights.";
+  const std::string when = !IsSynchronous(job.algorithm().consistency())
+                               ? "when it has arrived"
+                               : absl::StrCat(config.overlap_steps(),
+                                              config.overlap_steps() == 1 ? " step later" : " steps later");
+  if (config.blend() == 0)
+    return absl::StrCat(". It continues with its own weights, and replaces them by the answer ", when, ".");
+  return absl::StrCat(". It continues with its own weights, and blends ", Short(config.blend()),
+                      " of them with the answer ", when, ".");
 }
 
 std::string Describe(const v1::Job& job) {
@@ -120,7 +124,7 @@ std::string Describe(const v1::Job& job) {
   return absl::StrCat(
       text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
       config.steps_by_speed() ? " (fewer on slower workers, so that all take the same time)" : "",
-      DescribeFragments(config), ", which the servers treat as a gradient, ", DescribeUse(config), ".");
+      DescribeFragments(config), ", which the servers treat as a gradient", DescribeUse(job));
 }
 
 // The weights that were pulled last, with overlap the move that is being sent, and the local optimizer's
