@@ -576,21 +576,26 @@ TEST(ReadBlockStates, TakesTheHighestOfTheBlocksThatOverlap) {
   EXPECT_THAT(versions({5, 5}, 1), IsEmpty());
 }
 
-// Without it staleness-aware momentum would have to be measured again after each resume.
-TEST(ReadBlockStates, TakesTheMomentumOfTheHighestVersion) {
+// Saves a shard in this state, and returns the states of two blocks that join its blocks.
+absl::StatusOr<std::vector<v1::BlockState>> ReadInTwoBlocks(v1::ShardState state) {
   const std::string dir = FreshDirectory();
-  v1::ShardState state = StateOf(Layout(1), 0, 100);
-  for (v1::BlockState& block : *state.mutable_blocks()) {
-    block.mutable_momentum()->set_staleness_mean(static_cast<double>(block.version()));
-  }
   state.set_checkpoint(1);
   const std::vector<float> weights(117);
   v1::Manifest manifest = MakeManifest(1, Layout(1));
   const auto saved = WriteShard(dir, 1, 0, 1, state, {{"weights", absl::MakeConstSpan(weights)}});
-  ASSERT_TRUE(saved.ok()) << saved.status();
+  if (!saved.ok()) return saved.status();
   *manifest.add_shards() = *saved;
   const std::vector<Range> blocks = {{0, 20}, {20, 117}};
-  const auto states = ReadBlockStates(dir, manifest, blocks);
+  return ReadBlockStates(dir, manifest, blocks);
+}
+
+// Without it staleness-aware momentum would have to be measured again after each resume.
+TEST(ReadBlockStates, TakesTheMomentumOfTheHighestVersion) {
+  v1::ShardState state = StateOf(Layout(1), 0, 100);
+  for (v1::BlockState& block : *state.mutable_blocks()) {
+    block.mutable_momentum()->set_staleness_mean(static_cast<double>(block.version()));
+  }
+  const auto states = ReadInTwoBlocks(state);
   ASSERT_TRUE(states.ok()) << states.status();
   for (const v1::BlockState& block : *states) {
     EXPECT_EQ(block.momentum().staleness_mean(), static_cast<double>(block.version()));
@@ -599,7 +604,6 @@ TEST(ReadBlockStates, TakesTheMomentumOfTheHighestVersion) {
 
 // Blocks that have received the same samples had different ones of them too late for their updates.
 TEST(ReadBlockStates, SamplesAndLateSamplesAddUpToThoseOfABlock) {
-  const std::string dir = FreshDirectory();
   v1::ShardState state = StateOf(Layout(1), 0, 100);
   uint64_t late = 0;
   for (v1::BlockState& block : *state.mutable_blocks()) {
@@ -607,14 +611,7 @@ TEST(ReadBlockStates, SamplesAndLateSamplesAddUpToThoseOfABlock) {
     block.set_samples(1000 - late);
     block.set_late_samples(late);
   }
-  state.set_checkpoint(1);
-  const std::vector<float> weights(117);
-  v1::Manifest manifest = MakeManifest(1, Layout(1));
-  const auto saved = WriteShard(dir, 1, 0, 1, state, {{"weights", absl::MakeConstSpan(weights)}});
-  ASSERT_TRUE(saved.ok()) << saved.status();
-  *manifest.add_shards() = *saved;
-  const std::vector<Range> blocks = {{0, 20}, {20, 117}};
-  const auto states = ReadBlockStates(dir, manifest, blocks);
+  const auto states = ReadInTwoBlocks(state);
   ASSERT_TRUE(states.ok()) << states.status();
   for (const v1::BlockState& block : *states) EXPECT_EQ(block.samples() + block.late_samples(), 1000u);
 }
