@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 namespace catchment {
 namespace {
@@ -30,8 +31,6 @@ int BlockSchedule::Start(bool has_input, uint32_t fragment) {
     std::erase_if(ready_, [&](const auto& ready) { return ready.first == started.order; });
     std::make_heap(ready_.begin(), ready_.end(), std::greater<>());
   }
-  unsent_ -= started.unsent;
-  unanswered_ -= started.unanswered;
   started = {.order = ++operations_};
   for (int b = 0; b < static_cast<int>(blocks_.size()); ++b) {
     if (fragments_of_blocks_[b] != fragment) continue;
@@ -43,8 +42,6 @@ int BlockSchedule::Start(bool has_input, uint32_t fragment) {
     }
   }
   started.unsent = started.unanswered;
-  unsent_ += started.unanswered;
-  unanswered_ += started.unanswered;
   return started.unanswered;
 }
 
@@ -69,7 +66,6 @@ int BlockSchedule::Next() {
   ready_.pop_back();
   blocks_[block].stage = kOnItsWay;
   --FragmentOf(block).unsent;
-  --unsent_;
   return block;
 }
 
@@ -77,16 +73,19 @@ void BlockSchedule::Answered(int block) {
   CHECK_EQ(blocks_[block].stage, kOnItsWay);
   blocks_[block].stage = kAnswered;
   --FragmentOf(block).unanswered;
-  --unanswered_;
 }
 
 void BlockSchedule::SendAgain() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
     if (blocks_[b].stage != kOnItsWay) continue;
     ++FragmentOf(static_cast<int>(b)).unsent;
-    ++unsent_;
     MakeReady(static_cast<int>(b));
   }
+}
+
+int BlockSchedule::Sum(int Fragment::*number) const {
+  return std::accumulate(fragments_.begin(), fragments_.end(), 0,
+                         [number](int sum, const Fragment& fragment) { return sum + fragment.*number; });
 }
 
 int BlockSchedule::unanswered(Range range) const {

@@ -40,8 +40,8 @@ class BlockSchedule {
   void SendAgain();
 
   // Return the number of blocks that Next has not returned, and that are not answered.
-  int unsent() const { return unsent_; }
-  int unanswered() const { return unanswered_; }
+  int unsent() const { return Sum(&Fragment::unsent); }
+  int unanswered() const { return Sum(&Fragment::unanswered); }
   int unsent(uint32_t fragment) const { return fragments_[fragment].unsent; }
   int unanswered(uint32_t fragment) const { return fragments_[fragment].unanswered; }
   // Returns the number of unanswered blocks that hold some of these values.
@@ -59,6 +59,7 @@ class BlockSchedule {
     int unanswered = 0;
   };
   Fragment& FragmentOf(int block) { return fragments_[fragments_of_blocks_[block]]; }
+  int Sum(int Fragment::*number) const;
   void MakeReady(int block);
 
   const ParameterLayout& layout_;
@@ -68,8 +69,6 @@ class BlockSchedule {
   std::vector<Fragment> fragments_;
   uint64_t operations_ = 0;
   std::vector<std::pair<uint64_t, int>> ready_;  // order and block: a heap, the lowest on top
-  int unsent_ = 0;
-  int unanswered_ = 0;
 };
 
 }  // namespace catchment
