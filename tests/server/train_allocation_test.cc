@@ -160,12 +160,16 @@ TEST(TrainAllocationTest, NothingButWhatGrpcNeedsForAnyMessage) {
     TestServers::Options options;
     options.service.apply.threads = threads;
     TestServers servers(GradientJob(false), layout, options);
-    servers.SetRosters({MakeRoster(0, {0})});
-    const PerBlock ours = Measure(servers.addresses()[0], HelloOf(layout, 0));
-    // A thread of gRPC's may see its first block late, and allocates memory for its answers then; on a busy
-    // machine there are some tens of such threads.
-    EXPECT_LT(ours.ours, 0.1) << "with " << threads << " threads";
-    EXPECT_LT(bare.ours, 0.1);
+    servers.SetRosters({MakeRoster(0, {0, 1, 2, 3, 4})});
+    // A thread of gRPC's may see its first block late, and allocates memory for its answers then. On a busy
+    // machine there are tens of such threads, but all have seen one after some workers' pushes.
+    uint32_t workers = 0;
+    PerBlock ours;
+    do {
+      ours = Measure(servers.addresses()[0], HelloOf(layout, workers++));
+    } while (ours.ours >= 0.01 && workers < 5);
+    EXPECT_LT(ours.ours, 0.01) << "with " << threads << " threads";
+    EXPECT_LT(bare.ours, 0.01);
     // gRPC itself needs more where another thread sends than the one that received; and a little more or less
     // with how a message is cut in pieces on its way. One more for every block would be too much.
     if (threads == 0) {
@@ -173,7 +177,7 @@ TEST(TrainAllocationTest, NothingButWhatGrpcNeedsForAnyMessage) {
     }
     RecordProperty("per_block_with_" + std::to_string(threads) + "_threads", std::to_string(ours.all));
     RecordProperty("per_block_of_grpc", std::to_string(bare.all));
-    EXPECT_EQ(servers.shard(0).version(), uint64_t{kWarmingPushes + kPushes});
+    EXPECT_EQ(servers.shard(0).version(), uint64_t{workers} * (kWarmingPushes + kPushes));
   }
 }
 
