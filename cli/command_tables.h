@@ -1,7 +1,7 @@
 // Generates shell completion and the manual page from the flags of all command lines.
 //
-// A command is an object of CommandLine::ToJson (common/command_line.h), such as that of "catchment train" or
-// of "catchment_server".
+// A command is an object of CommandLine::ToJson (common/program/command_line.h), such as that of "catchment
+// train" or of "catchment_server".
 //
 // Threads: pure functions, except that CommandOfProgram runs a program.
 #ifndef CATCHMENT_CLI_COMMAND_TABLES_H_

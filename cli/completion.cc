@@ -6,7 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "cli/command_tables.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,5 @@
-// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h,
+// The `catchment` command. Its subcommands are in cli/job/commands.h,
+// cli/watch/commands.h, cli/local/train.h, cli/compare/compare.h,
 // cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and cli/doctor/doctor.h.
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -11,20 +12,21 @@
 #include "absl/strings/str_cat.h"
 #include "cli/advise/advise.h"
 #include "cli/command_tables.h"
-#include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
 #include "cli/doctor/doctor.h"
-#include "cli/local_cluster.h"
+#include "cli/job/commands.h"
+#include "cli/local/local_cluster.h"
+#include "cli/local/train.h"
 #include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
-#include "cli/train.h"
 #include "cli/tune/tune.h"
+#include "cli/watch/commands.h"
 #include "cli/watch/watch.h"
-#include "common/command_line.h"
-#include "common/nearest_name.h"
-#include "common/open_files.h"
-#include "common/version.h"
+#include "common/base/nearest_name.h"
+#include "common/base/open_files.h"
+#include "common/base/version.h"
+#include "common/program/command_line.h"
 #include "kernels/cuda/loader.h"
 
 namespace catchment {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/command_tables.h"
-#include "common/command_line.h"
-#include "common/version.h"
+#include "common/base/version.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

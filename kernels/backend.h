@@ -5,7 +5,7 @@
 // times without allocating memory. Between two kernels there is an activation; only the backend knows where
 // and in which order its values are stored. Samples, labels, parameters and gradients are on the host in
 // plain layouts: samples row-major, one after another, parameters and gradients as in the flat vector
-// (common/model_shapes.h).
+// (common/job/model_shapes.h).
 //
 // Threads: a backend and its kernels belong to one network and are used by one thread at a time.
 // Errors: creation returns a status (out of memory, a shape that the device cannot compute); running cannot
@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 
 namespace catchment {
 

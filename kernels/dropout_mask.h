@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 

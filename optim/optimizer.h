@@ -47,7 +47,7 @@ class Optimizer {
     uint64_t number = 1;  // updates of this part, this one included
     // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, if the schedule cycles it
     // (common/job/learning_rate.h) or, for SGD, the measured staleness sets it
-    // (server/shard/momentum_control.h).
+    // (server/rules/momentum_control.h).
     std::optional<float> momentum = std::nullopt;
   };
 

@@ -4,7 +4,7 @@
 #include <glog/logging.h>
 
 #include "absl/status/statusor.h"
-#include "common/daemon.h"
+#include "common/program/daemon.h"
 #include "server/process/first_start.h"
 #include "server/process/master_run.h"
 #include "server/process/server_config.h"

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

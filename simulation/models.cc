@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

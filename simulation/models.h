@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/base/text.h"
+#include "common/base/timer.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
-#include "common/model_shapes.h"
-#include "common/random.h"
-#include "common/text.h"
-#include "common/timer.h"
+#include "common/job/model_shapes.h"
 #include "kernels/device.h"
 #include "server/shard/shard_host.h"
 #include "worker/data/load_data.h"

@@ -14,13 +14,13 @@
 #include "absl/functional/function_ref.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "simulation/goodput.h"
 #include "simulation/network.h"
 #include "simulation/process.h"
 #include "simulation/simulated_server.h"
 #include "worker/client/block_schedule.h"
-#include "worker/client/parameter_client.h"
+#include "worker/client/transfer_totals.h"
 #include "worker/parameters.h"
 
 namespace catchment {
@@ -61,8 +61,7 @@ class SimulatedParameters final : public Parameters {
     open_for_ = seconds;
     Cancel();
   }
-  using Totals = ParameterClient::Totals;
-  const Totals& totals() const { return totals_; }
+  const TransferTotals& totals() const { return totals_; }
 
  private:
   // One connection to a server. Answers may still arrive when the worker has gone.
@@ -126,7 +125,7 @@ class SimulatedParameters final : public Parameters {
   bool connected_ = false;
   bool cancelled_ = false;
   absl::Status status_;
-  Totals totals_;
+  TransferTotals totals_;
 };
 
 }  // namespace catchment

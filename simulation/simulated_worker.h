@@ -12,8 +12,8 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "common/parameter_layout.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/job/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "simulation/models.h"
 #include "simulation/network.h"

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
-#include "common/model_shapes.h"
-#include "server/shard/rule.h"
+#include "common/job/model_shapes.h"
+#include "server/rules/rule.h"
 #include "simulation/simulated_worker.h"
 
 namespace catchment {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
 # files with tests/build_files.py, how files are opened, that the names of types differ, the language and the width of
-# comments, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails if it does.
+# comments, the layers of docs/architecture.md with tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py.
+# It takes seconds, and .ci/run fails if it does.
 #
 #   tests/lint.sh
 #
@@ -43,8 +44,8 @@ tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown abo
 # its own log, directories, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
-  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
-  hint "open the files above with OpenFile or ReadFile (common/file_access.h)"
+  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
+  hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')
 twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
@@ -70,6 +71,7 @@ mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh')
 # clang-format keeps code within 110 columns. Texts in raw strings may be wider.
 ! grep -nE '^.{111}' "${commented[@]}" | grep -E '^[^"]*//' ||
   hint "break the comments above after at most 110 columns"
+tests/layers.py || hint "include downwards, or change the table of docs/architecture.md with the reason"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"

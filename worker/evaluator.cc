@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/text.h"
 #include "common/checkpoint/model_file.h"
-#include "common/snapshot_reader.h"
-#include "common/text.h"
+#include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
 #include "worker/score_test_set.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/growing_pause.h"
+#include "common/base/clock.h"
+#include "common/base/growing_pause.h"
 #include "common/metrics/families.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"

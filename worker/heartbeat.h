@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 #include "worker/master_client.h"
 #include "worker/stop_flag.h"

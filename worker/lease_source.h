@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 #include "worker/algorithms/algorithm.h"
 #include "worker/data/batch_loader.h"

@@ -9,11 +9,12 @@
 #include <system_error>
 
 #include "absl/strings/numbers.h"
-#include "common/address.h"
-#include "common/clock.h"
-#include "common/command_line.h"
-#include "common/daemon.h"
-#include "common/rpc.h"
+#include "common/base/clock.h"
+#include "common/net/address.h"
+#include "common/net/rpc.h"
+#include "common/program/command_line.h"
+#include "common/program/daemon.h"
+#include "common/program/security_flags.h"
 #include "kernels/cuda/loader.h"
 #include "worker/evaluator.h"
 #include "worker/trainer.h"

@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "common/growing_pause.h"
-#include "common/stall_guard.h"
+#include "common/base/growing_pause.h"
+#include "common/net/stall_guard.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
 

@@ -15,15 +15,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/rpc.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/net/rpc.h"
 #include "proto/master.grpc.pb.h"
 #include "worker/stop_flag.h"
 
 namespace catchment {
 
-// The longest reason with which members leave: the master's limit (server/edge/message_limits.cc).
+// The longest reason with which members leave: the master's limit (common/net/message_limits.cc).
 inline constexpr size_t kMaxReasonBytes = 1024;
 
 class MasterClient {

@@ -7,11 +7,11 @@
 //   Await    waits until a part of the output is complete
 //   Finish   waits until the operation is complete, and returns its outcome
 //
-// Shapes: every span is the whole flat vector of parameters (common/parameter_layout.h), of which only the
-// fragment's part is read or written; ranges are parts of it. Memory: the input must not change from Ready to
-// Finish. The output's part of a range may be written as soon as the range is Ready (in a pull: after Start),
-// while other ranges are not Ready. Threads: one caller at a time. Errors: an error of Await or Finish ends
-// the operation; nothing uses its memory afterwards.
+// Shapes: every span is the whole flat vector of parameters (common/job/parameter_layout.h), of which only
+// the fragment's part is read or written; ranges are parts of it. Memory: the input must not change from
+// Ready to Finish. The output's part of a range may be written as soon as the range is Ready (in a pull:
+// after Start), while other ranges are not Ready. Threads: one caller at a time. Errors: an error of Await or
+// Finish ends the operation; nothing uses its memory afterwards.
 #ifndef CATCHMENT_WORKER_PARAMETERS_H_
 #define CATCHMENT_WORKER_PARAMETERS_H_
 
@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 
 namespace catchment {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "proto/master.pb.h"
 #include "worker/attach/attached_model.h"
 #include "worker/data/dataset.h"

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "worker/model/pass_observer.h"
 
 namespace catchment {

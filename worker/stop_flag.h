@@ -2,7 +2,7 @@
 #ifndef CATCHMENT_WORKER_STOP_FLAG_H_
 #define CATCHMENT_WORKER_STOP_FLAG_H_
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace catchment {
 

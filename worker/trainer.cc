@@ -6,9 +6,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/energy/meter.h"
-#include "common/snapshot_reader.h"
-#include "common/text.h"
+#include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
 

@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/growing_pause.h"
+#include "common/base/clock.h"
+#include "common/base/growing_pause.h"
+#include "common/base/mutex.h"
 #include "common/metrics/families.h"
-#include "common/mutex.h"
 #include "worker/master_client.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/learning_rate.h"
-#include "common/program_metrics.h"
+#include "common/job/program_metrics.h"
 #include "worker/attach/announced_plans.h"
 #include "worker/slowed_pass.h"
 #include "worker/state_transfer.h"

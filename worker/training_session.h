@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 #include "worker/algorithms/algorithm.h"
 #include "worker/client/parameter_client.h"

@@ -8,12 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "cli/advise/evidence.h"
 #include "cli/advise/recommendations.h"
-#include "cli/job_control.h"
-#include "cli/read_job.h"
-#include "common/command_line.h"
+#include "cli/job/read_job.h"
+#include "cli/watch/job_control.h"
+#include "common/checkpoint/master_address.h"
 #include "common/job/job_text.h"
-#include "common/master_address.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
+#include "common/program/command_line.h"
+#include "common/program/security_flags.h"
 #include "simulation/models.h"
 
 namespace catchment {

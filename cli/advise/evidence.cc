@@ -5,15 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/job_facts.h"
-#include "cli/run_directory.h"
+#include "cli/job/job_facts.h"
+#include "cli/local/run_directory.h"
 #include "cli/simulate/recorded_run.h"
+#include "common/base/noise_scale.h"
+#include "common/base/text.h"
+#include "common/base/work_rates.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
-#include "common/noise_scale.h"
-#include "common/text.h"
-#include "common/work_rates.h"
 #include "simulation/simulation.h"
 
 namespace catchment {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/noise_scale.h"
 #include "common/job/algorithm_facts.h"
-#include "common/noise_scale.h"
 
 namespace catchment {
 namespace {

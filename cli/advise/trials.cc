@@ -5,18 +5,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/advice.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/job_facts.h"
-#include "cli/run_directory.h"
-#include "cli/temporary_directory.h"
+#include "cli/job/job_facts.h"
+#include "cli/local/run_directory.h"
+#include "cli/local/temporary_directory.h"
+#include "cli/watch/advice.h"
+#include "common/base/memory.h"
+#include "common/base/noise_scale.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
-#include "common/memory.h"
-#include "common/noise_scale.h"
-#include "common/text.h"
 #include "simulation/simulation.h"
 
 namespace catchment {

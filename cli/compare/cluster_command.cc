@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/run_directory.h"
-#include "common/text.h"
+#include "cli/local/run_directory.h"
+#include "common/base/text.h"
 
 namespace catchment {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/process.h"
-#include "common/clock.h"
+#include "cli/local/process.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -3,14 +3,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/process.h"
+#include "cli/local/process.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
+#include "common/base/text.h"
+#include "common/base/version.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
-#include "common/text.h"
-#include "common/version.h"
 
 namespace catchment {
 namespace {

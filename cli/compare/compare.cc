@@ -11,7 +11,7 @@
 #include "cli/compare/comparison_runs.h"
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_launcher.h"
-#include "cli/read_job.h"
+#include "cli/job/read_job.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 

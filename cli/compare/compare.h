@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/job/read_job.h"
 #include "cli/kubernetes/manifests.h"
-#include "cli/process.h"
-#include "cli/read_job.h"
+#include "cli/local/process.h"
 #include "cli/terminal.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/run_directory.h"
-#include "cli/train_monitor.h"
+#include "cli/local/run_directory.h"
+#include "cli/local/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 

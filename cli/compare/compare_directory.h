@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/compare_plan.h"
+#include "cli/local/run_directory.h"
 #include "cli/report/comparison.h"
-#include "cli/run_directory.h"
 #include "cli/tune/halving.h"
 #include "nlohmann/json.hpp"
 

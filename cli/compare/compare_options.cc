@@ -12,9 +12,9 @@
 #include "cli/compare/compare.h"
 #include "cli/compare/kubernetes_run.h"
 #include "cli/compare/slurm_job.h"
-#include "cli/read_job.h"
+#include "cli/job/read_job.h"
+#include "common/base/text.h"
 #include "common/job/presets.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/job_facts.h"
+#include "cli/job/job_facts.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/compare/launcher.h"
-#include "cli/run_directory.h"
-#include "common/clock.h"
+#include "cli/local/run_directory.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

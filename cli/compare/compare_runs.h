@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/progress.h"
-#include "cli/run_directory.h"
+#include "cli/local/run_directory.h"
 #include "cli/terminal.h"
-#include "common/clock.h"
+#include "cli/watch/progress.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_runs.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_plan.h"
+#include "common/base/text.h"
 #include "common/job/contribution_kinds.h"
 #include "common/job/presets.h"
-#include "common/text.h"
 #include "google/protobuf/message.h"
 #include "optim/optimizer.h"
 

@@ -19,8 +19,8 @@
 #include "cli/compare/cluster_command.h"
 #include "cli/compare/kubernetes_run.h"
 #include "cli/compare/launcher.h"
-#include "cli/process.h"
-#include "common/clock.h"
+#include "cli/local/process.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -13,7 +13,7 @@
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
-#include "cli/process.h"
+#include "cli/local/process.h"
 
 namespace catchment {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/compare/launcher.h"
-#include "cli/local_cluster.h"
-#include "cli/train_monitor.h"
+#include "cli/local/local_cluster.h"
+#include "cli/local/train_monitor.h"
 
 namespace catchment {
 

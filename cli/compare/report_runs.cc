@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/process.h"
-#include "common/command_line.h"
+#include "cli/local/process.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
-#include "common/text.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

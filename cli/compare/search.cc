@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_runs.h"
 #include "cli/compare/launcher.h"
-#include "common/clock.h"
-#include "common/text.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/compare/cluster_command.h"
-#include "cli/local_cluster.h"
+#include "cli/local/local_cluster.h"
+#include "cli/local/run_directory.h"
 #include "cli/report/run_result.h"
-#include "cli/run_directory.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 

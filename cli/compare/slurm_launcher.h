@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_job.h"
-#include "cli/process.h"
-#include "common/clock.h"
+#include "cli/local/process.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "cli/doctor/checkup.h"
 #include "cli/doctor/finding.h"
-#include "cli/job_control.h"
-#include "common/address.h"
-#include "common/command_line.h"
-#include "common/text.h"
+#include "cli/watch/job_control.h"
+#include "common/base/text.h"
+#include "common/net/address.h"
+#include "common/program/command_line.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {

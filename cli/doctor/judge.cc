@@ -10,9 +10,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/address.h"
-#include "common/open_files.h"
-#include "common/text.h"
+#include "common/base/open_files.h"
+#include "common/base/text.h"
+#include "common/net/address.h"
 #include "common/wire/protocol.h"
 
 namespace catchment {

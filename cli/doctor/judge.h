@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/doctor/finding.h"
-#include "common/certificate.h"
+#include "common/net/certificate.h"
 #include "kernels/cuda/loader.h"
 #include "proto/master.pb.h"
 
@@ -54,7 +54,7 @@ struct AddressFacts {
   std::string address;                                               // HOST:PORT
   std::vector<std::string> addresses;                                // of HOST
   bool is_here = false;                                              // HOST is this machine
-  absl::Status secure;                                               // CheckSecure (common/rpc.h)
+  absl::Status secure;                                               // CheckSecure (common/net/rpc.h)
   absl::StatusOr<v1::GetJobReply> job = absl::UnavailableError("");  // the answer of a master
   absl::Status listening;  // the attempt to listen; only if it is here and no master has answered
 };

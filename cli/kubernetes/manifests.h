@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

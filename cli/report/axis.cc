@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/report/chart.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 

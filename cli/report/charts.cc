@@ -6,7 +6,7 @@
 #include "cli/report/chart.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/processors.h"
+#include "common/base/processors.h"
 
 namespace catchment {
 namespace {

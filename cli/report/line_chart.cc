@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

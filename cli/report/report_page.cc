@@ -9,7 +9,7 @@
 #include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/base/text.h"
 #include "common/job/divergence.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/run_directory.h"
+#include "cli/local/run_directory.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"

@@ -8,13 +8,13 @@
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
 #include "cli/compare/comparison_runs.h"
-#include "cli/read_job.h"
-#include "cli/run_directory.h"
+#include "cli/job/read_job.h"
+#include "cli/local/run_directory.h"
+#include "cli/local/train_monitor.h"
 #include "cli/simulate/recorded_run.h"
-#include "cli/train_monitor.h"
+#include "common/base/memory.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
-#include "common/memory.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/compare/compare.h"
 #include "cli/compare/launcher.h"
 #include "cli/terminal.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "simulation/models.h"
 #include "simulation/simulation.h"
 

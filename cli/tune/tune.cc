@@ -13,9 +13,9 @@
 #include "cli/compare/launcher.h"
 #include "cli/compare/search.h"
 #include "cli/compare/slurm_launcher.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -12,7 +12,7 @@
 #include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
 #include "cli/tune/halving.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {

@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "cli/read_job.h"
+#include "cli/job/read_job.h"
 #include "cli/tune/tune.h"
 
 namespace catchment {

@@ -6,7 +6,7 @@
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
 #include "cli/tune/tune.h"
-#include "common/text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

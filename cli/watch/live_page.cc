@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/progress.h"
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
-#include "cli/status_text.h"
-#include "common/text.h"
+#include "cli/watch/progress.h"
+#include "cli/watch/status_text.h"
+#include "common/base/text.h"
 
 namespace catchment {
 namespace {

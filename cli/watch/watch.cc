@@ -10,18 +10,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/report_runs.h"
-#include "cli/job_control.h"
-#include "cli/process.h"
+#include "cli/local/process.h"
+#include "cli/local/run_directory.h"
 #include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
-#include "cli/run_directory.h"
+#include "cli/watch/job_control.h"
 #include "cli/watch/live_page.h"
-#include "common/clock.h"
-#include "common/command_line.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/random_id.h"
 #include "common/job/text_format.h"
-#include "common/mutex.h"
-#include "common/random_id.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/random_id.h"
+#include "common/base/random_id.h"
 
 namespace catchment {
 namespace {

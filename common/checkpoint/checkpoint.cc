@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file_access.h"
+#include "common/base/random_id.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/worker_file.h"
-#include "common/file_access.h"
-#include "common/random_id.h"
 #include "glog/logging.h"
 
 namespace catchment {

@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 
 namespace catchment {

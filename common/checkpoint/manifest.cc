@@ -10,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file_access.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
-#include "common/file_access.h"
 #include "common/job/text_format.h"
 #include "glog/logging.h"
 

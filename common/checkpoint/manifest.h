@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 
 namespace catchment {

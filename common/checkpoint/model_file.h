@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"

@@ -11,9 +11,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file_access.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
-#include "common/file_access.h"
 #include "glog/logging.h"
 
 namespace catchment {

@@ -12,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
-#include "common/file_access.h"
-#include "common/host_name.h"
+#include "common/base/file_access.h"
+#include "common/base/host_name.h"
 
 namespace catchment {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 
 namespace catchment {

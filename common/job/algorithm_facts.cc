@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "common/base/rounding.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
-#include "common/rounding.h"
 
 namespace catchment {
 

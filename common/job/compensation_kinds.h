@@ -3,8 +3,8 @@
 // server/shard.
 //
 // To add a kind: a message in Compensation's oneof (proto/job.proto), an entry in compensation_kinds.cc, and
-// its formula in server/shard/gradient_compensation.h, staleness_factor.cc or momentum_control.h, or an
-// optimizer of its own that server/shard/rule.cc makes.
+// its formula in server/rules/gradient_compensation.h, staleness_factor.cc or momentum_control.h, or an
+// optimizer of its own that server/rules/rule.cc makes.
 #ifndef CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
 #define CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
 

@@ -4,7 +4,7 @@
 //
 // To add a kind: a message in Contribution's oneof (proto/job.proto), a source file here that defines its
 // ContributionKind, its name below and in BUILD, its algorithm in worker/algorithms, and, unless the servers
-// apply it as they apply a gradient, its rule in server/shard/rule.h.
+// apply it as they apply a gradient, its rule in server/rules/rule.h.
 #ifndef CATCHMENT_COMMON_JOB_CONTRIBUTION_KINDS_H_
 #define CATCHMENT_COMMON_JOB_CONTRIBUTION_KINDS_H_
 

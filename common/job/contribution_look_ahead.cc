@@ -1,8 +1,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/job/contribution_kinds.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

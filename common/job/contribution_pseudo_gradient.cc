@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/contribution_kinds.h"
-#include "common/text.h"
 #include "optim/optimizer.h"
 
 namespace catchment {

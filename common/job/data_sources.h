@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/job/checks.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/nearest_name.h"
 #include "common/job/text_format.h"
-#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {

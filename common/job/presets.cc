@@ -8,10 +8,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/nearest_name.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/local_steps.h"
-#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/byte_order_mark.h"
+#include "common/base/byte_order_mark.h"
 
 namespace catchment {
 namespace {

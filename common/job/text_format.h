@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/file_access.h"
+#include "common/base/file_access.h"
 
 namespace catchment {
 

@@ -17,8 +17,8 @@
 #include "common/job/contribution_kinds.h"
 #include "common/job/data_sources.h"
 #include "common/job/local_steps.h"
+#include "common/job/model_shapes.h"
 #include "common/job/presets.h"
-#include "common/model_shapes.h"
 
 namespace catchment {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
-#include "common/version.h"
+#include "common/base/mutex.h"
+#include "common/base/version.h"
 
 namespace catchment {
 

@@ -15,8 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/noise_scale.h"
-#include "common/staleness.h"
+#include "common/base/noise_scale.h"
+#include "common/base/staleness.h"
 
 namespace catchment {
 namespace {

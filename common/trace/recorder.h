@@ -7,7 +7,7 @@
 // A span belongs to the thread that records it, on which spans nest, or to a lane, such as "network to server
 // 1", on which they may overlap.
 //
-// Units: seconds of the clock (common/clock.h). Threads: safe. Errors: none; when the ring is full, the
+// Units: seconds of the clock (common/base/clock.h). Threads: safe. Errors: none; when the ring is full, the
 // oldest span is dropped.
 #ifndef CATCHMENT_COMMON_TRACE_RECORDER_H_
 #define CATCHMENT_COMMON_TRACE_RECORDER_H_
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/trace/clock_offset.h"
 
 namespace catchment {

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file_access.h"
+#include "common/base/host_name.h"
 #include "common/checkpoint/atomic_file.h"
-#include "common/file_access.h"
-#include "common/host_name.h"
 
 namespace catchment {
 namespace {

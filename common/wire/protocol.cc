@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/version.h"
+#include "common/base/version.h"
 
 namespace catchment {
 

@@ -1,2 +1,2 @@
-"""The version of Catchment: that of common/version.cc, which a test compares it with."""
+"""The version of Catchment: that of common/base/version.cc, which a test compares it with."""
 __version__ = "0.1.0"

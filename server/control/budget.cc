@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/rounding.h"
+#include "common/base/rounding.h"
 
 namespace catchment {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/file_access.h"
+#include "common/base/file_access.h"
+#include "common/base/rounding.h"
 #include "common/job/algorithm_facts.h"
-#include "common/rounding.h"
 #include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 #include "server/control/job_state_machine.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/rounding.h"
+#include "common/base/rounding.h"
 
 namespace catchment {
 namespace {

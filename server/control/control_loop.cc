@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random_id.h"
+#include "common/base/version.h"
 #include "common/job/job_text.h"
-#include "common/random_id.h"
-#include "common/version.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 

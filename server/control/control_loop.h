@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/base/growing_pause.h"
 #include "common/energy/account.h"
-#include "common/growing_pause.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 #include "proto/standby.pb.h"

@@ -15,8 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/text.h"
-#include "common/token_bucket.h"
+#include "common/base/text.h"
+#include "common/base/token_bucket.h"
 
 namespace catchment {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/growing_pause.h"
+#include "common/base/growing_pause.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/master.pb.h"
 

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
-#include "common/text.h"
 #include "common/wire/protocol.h"
 #include "server/shard/run_claim.h"
 

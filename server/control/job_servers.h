@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 #include "proto/wire.pb.h"

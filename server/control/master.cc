@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/divergence.h"
-#include "common/text.h"
 #include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 

@@ -30,8 +30,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/rounding.h"
+#include "common/base/rounding.h"
 #include "server/control/lease_ledger.h"
 #include "server/control/master.h"
 #include "server/control/plan_ledger.h"

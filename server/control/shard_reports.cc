@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

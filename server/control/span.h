@@ -1,4 +1,4 @@
-// Spans of samples (common/span.h) in the shuffled order of an epoch.
+// Spans of samples (common/base/span.h) in the shuffled order of an epoch.
 //
 // Units: positions count samples.
 #ifndef CATCHMENT_SERVER_CONTROL_SPAN_H_
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/span.h"
+#include "common/base/span.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 

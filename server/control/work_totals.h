@@ -5,8 +5,8 @@
 #ifndef CATCHMENT_SERVER_CONTROL_WORK_TOTALS_H_
 #define CATCHMENT_SERVER_CONTROL_WORK_TOTALS_H_
 
-#include "common/latency_histogram.h"
-#include "common/program_metrics.h"
+#include "common/base/latency_histogram.h"
+#include "common/job/program_metrics.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 

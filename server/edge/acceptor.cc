@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/open_files.h"
+#include "common/base/open_files.h"
 #include "server/edge/call_rate.h"
 
 namespace catchment {

@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/listen.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/net/listen.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/peer_account.h"
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/token_bucket.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/token_bucket.h"
 
 namespace catchment {
 

@@ -1,7 +1,6 @@
-// The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
-// waits for a call to the end of the call. Calls that the caller may not make (permission.h) or
-// whose request is out of bounds (message_limits.h) are refused here, and so are those between two runs of a
-// job.
+// The calls of a server, on completion queues (common/net/completion.h). An object exists from the time when
+// it waits for a call to the end of the call. Calls that the caller may not make (permission.h) or whose
+// request is out of bounds (message_limits.h) are refused here, and so are those between two runs of a job.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -19,10 +18,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/completion.h"
-#include "common/mutex.h"
-#include "common/rpc.h"
-#include "server/edge/message_limits.h"
+#include "common/base/mutex.h"
+#include "common/net/completion.h"
+#include "common/net/message_limits.h"
+#include "common/net/rpc.h"
 #include "server/edge/peer_account.h"
 #include "server/edge/permission.h"
 

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "server/shard/deadlines.h"
 #include "server/shard/shard.h"
 #include "server/shard/standby_log.h"

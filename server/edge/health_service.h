@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/health.grpc.pb.h"
 #include "server/edge/calls.h"
 

@@ -1,6 +1,6 @@
 #include "server/edge/keep_best_stream.h"
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/address.h"
-#include "common/open_files.h"
-#include "common/rpc.h"
+#include "common/base/open_files.h"
+#include "common/net/address.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/completion.h"
+#include "common/base/clock.h"
+#include "common/net/completion.h"
 #include "server/edge/acceptor.h"
 #include "server/edge/calls.h"
 #include "server/edge/health_service.h"

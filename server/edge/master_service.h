@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/call_rate.h"

@@ -14,7 +14,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace catchment {
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/certificate.h"
+#include "common/net/certificate.h"
 #include "common/wire/token.h"
 
 namespace catchment {

@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "common/growing_pause.h"
-#include "common/rpc.h"
+#include "common/base/growing_pause.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "proto/standby.grpc.pb.h"
 #include "server/shard/replica.h"

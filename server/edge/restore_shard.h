@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "proto/standby.pb.h"
 #include "server/shard/shard_contents.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/energy/meter.h"
-#include "common/text.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {

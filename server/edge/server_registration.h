@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/rpc.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/net/rpc.h"
 #include "proto/master.grpc.pb.h"
 #include "server/shard/run_claim.h"
 

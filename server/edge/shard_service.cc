@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 

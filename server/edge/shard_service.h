@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/calls.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/rate_floor.h"

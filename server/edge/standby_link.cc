@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/growing_pause.h"
-#include "common/rpc.h"
+#include "common/base/growing_pause.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "server/edge/buffer_slice.h"
 #include "server/edge/restore_shard.h"

@@ -16,10 +16,10 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "common/completion.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
-#include "common/wire/message_stream.h"
+#include "common/base/mutex.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/completion.h"
+#include "common/net/message_stream.h"
 #include "proto/standby.pb.h"
 #include "proto/wire.pb.h"
 #include "server/shard/shard.h"

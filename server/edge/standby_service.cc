@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc.h"
+#include "common/net/message_limits.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
-#include "server/edge/message_limits.h"
 
 namespace catchment {
 namespace {

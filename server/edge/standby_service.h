@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
+#include "common/base/mutex.h"
+#include "common/job/parameter_layout.h"
 #include "proto/standby.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/shard/replica.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace catchment {
 

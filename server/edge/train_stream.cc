@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "common/trace/recorder.h"
 #include "server/edge/buffer_slice.h"
 

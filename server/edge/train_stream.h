@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/wire/grpc_frame.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/net/grpc_frame.h"
 #include "proto/wire.pb.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/calls.h"

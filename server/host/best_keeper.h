@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/master.pb.h"
 

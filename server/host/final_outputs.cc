@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
-#include "common/snapshot_reader.h"
+#include "common/net/snapshot_reader.h"
 #include "common/wire/token.h"
 
 namespace catchment {

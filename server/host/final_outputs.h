@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/parameter_layout.h"
-#include "common/rpc.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/rpc.h"
 #include "server/control/effects.h"
 #include "server/control/run_options.h"
 #include "server/outputs/outputs.h"

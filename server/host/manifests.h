@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "server/control/master.h"
 #include "server/control/run_options.h"
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/open_files.h"
 #include "common/checkpoint/run_record.h"
 #include "common/energy/meter.h"
-#include "common/log_format.h"
-#include "common/open_files.h"
+#include "common/program/log_format.h"
 #include "server/host/final_outputs.h"
 #include "server/host/manifests.h"
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
-#include "common/rpc.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/rpc.h"
 #include "proto/master.pb.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/control/control_loop.h"

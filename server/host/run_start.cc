@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
 #include "common/job/job_text.h"
-#include "common/text.h"
 
 namespace catchment {
 namespace {

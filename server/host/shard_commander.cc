@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "common/completion.h"
-#include "common/rpc.h"
-#include "server/edge/message_limits.h"
+#include "common/net/completion.h"
+#include "common/net/message_limits.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 

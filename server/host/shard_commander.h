@@ -6,7 +6,7 @@
 //
 // Threads: safe; answers are delivered on a separate thread. Errors: those of the call; DeadlineExceeded if
 // the server did not answer in time; InvalidArgument for a report outside its limits
-// (server/edge/message_limits.h).
+// (common/net/message_limits.h).
 #ifndef CATCHMENT_SERVER_HOST_SHARD_COMMANDER_H_
 #define CATCHMENT_SERVER_HOST_SHARD_COMMANDER_H_
 
@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/wire.grpc.pb.h"
 
 namespace catchment {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rounding.h"
+#include "common/base/rounding.h"
 
 namespace catchment {
 namespace {

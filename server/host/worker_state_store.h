@@ -25,9 +25,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/checkpoint/worker_file.h"
-#include "common/clock.h"
-#include "common/mutex.h"
 #include "proto/master.pb.h"
 
 namespace catchment {

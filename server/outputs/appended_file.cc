@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "common/file_access.h"
+#include "common/base/file_access.h"
 
 namespace catchment {
 

@@ -7,9 +7,9 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
+#include "common/base/host_name.h"
 #include "common/checkpoint/atomic_file.h"
-#include "common/crc32c.h"
-#include "common/host_name.h"
 
 namespace catchment {
 namespace {

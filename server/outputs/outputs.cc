@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/noise_scale.h"
+#include "common/base/staleness.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/model_file.h"
-#include "common/noise_scale.h"
-#include "common/staleness.h"
 #include "server/outputs/push_report.h"
 
 namespace catchment {

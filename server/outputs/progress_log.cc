@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "common/progress_lines.h"
+#include "common/job/progress_lines.h"
 
 namespace catchment {
 namespace {

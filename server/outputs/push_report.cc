@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "common/latency_histogram.h"
-#include "common/staleness.h"
+#include "common/base/latency_histogram.h"
+#include "common/base/staleness.h"
 
 namespace catchment {
 namespace {

@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "common/work_rates.h"
+#include "common/base/work_rates.h"
 #include "server/outputs/push_report.h"
 
 namespace catchment {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
-#include "common/clock.h"
 #include "server/control/check_image.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/standby_service.h"

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
+#include "common/base/random_id.h"
 #include "common/checkpoint/run_record.h"
-#include "common/mutex.h"
-#include "common/random_id.h"
 #include "common/wire/token.h"
 #include "server/host/master_host.h"
 #include "server/process/run_end.h"

@@ -3,8 +3,8 @@
 #define CATCHMENT_SERVER_PROCESS_MASTER_RUN_H_
 
 #include "absl/status/statusor.h"
-#include "common/daemon.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
+#include "common/program/daemon.h"
 #include "proto/checkpoint.pb.h"
 #include "server/process/server_config.h"
 #include "server/process/server_edge.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 
 namespace catchment {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "common/metrics/families.h"
-#include "common/parameter_layout.h"
 #include "server/edge/standby_link.h"
 #include "server/edge/standby_service.h"
 #include "server/edge/sweeper.h"

@@ -12,15 +12,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/address.h"
+#include "common/base/open_files.h"
+#include "common/base/processors.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
+#include "common/job/model_shapes.h"
 #include "common/job/validate.h"
-#include "common/model_shapes.h"
-#include "common/open_files.h"
-#include "common/processors.h"
+#include "common/net/address.h"
 #include "server/edge/listener.h"
 
 namespace catchment {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/directory_lock.h"
-#include "common/master_address.h"
+#include "common/base/directory_lock.h"
+#include "common/checkpoint/master_address.h"
+#include "common/job/parameter_layout.h"
 #include "common/metrics/endpoint.h"
-#include "common/parameter_layout.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"

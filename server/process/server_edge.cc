@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/codec.h"
-#include "server/shard/rule.h"
+#include "server/rules/rule.h"
 
 namespace catchment {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_service.h"
 #include "server/edge/shard_service.h"

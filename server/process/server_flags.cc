@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/address.h"
+#include "common/net/address.h"
+#include "common/program/security_flags.h"
 
 namespace catchment {
 namespace {

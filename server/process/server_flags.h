@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "common/command_line.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 

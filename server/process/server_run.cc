@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/random_id.h"
+#include "common/base/version.h"
 #include "common/checkpoint/manifest.h"
-#include "common/clock.h"
-#include "common/daemon.h"
 #include "common/job/job_text.h"
-#include "common/mutex.h"
-#include "common/random_id.h"
-#include "common/version.h"
+#include "common/program/daemon.h"
 #include "common/wire/protocol.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/server_registration.h"

@@ -3,7 +3,7 @@
 #define CATCHMENT_SERVER_PROCESS_SERVER_RUN_H_
 
 #include "absl/status/statusor.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "server/process/server_config.h"
 #include "server/process/server_edge.h"
 

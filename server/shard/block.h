@@ -2,7 +2,7 @@
 // that wait at it.
 //
 // A push or an exchange waits until the gate (server/shard/gate.h) finds that an update is due, which the
-// rule (server/shard/rule.h) then makes. Answers are appended to the caller's vector, which delivers them
+// rule (server/rules/rule.h) then makes. Answers are appended to the caller's vector, which delivers them
 // after all locks are released.
 //
 // Threads: safe. A block has one lock, which is held while an update is applied. The caller of an operation
@@ -20,24 +20,24 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
 #include "common/codec/codec.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
+#include "server/rules/gradient_noise.h"
+#include "server/rules/momentum_control.h"
+#include "server/rules/rule.h"
 #include "server/shard/block_image.h"
 #include "server/shard/buffer_pool.h"
 #include "server/shard/calls.h"
 #include "server/shard/commanded_state.h"
 #include "server/shard/deadlines.h"
 #include "server/shard/gap_sample.h"
-#include "server/shard/gradient_noise.h"
 #include "server/shard/group.h"
-#include "server/shard/momentum_control.h"
 #include "server/shard/push_ledger.h"
 #include "server/shard/request.h"
 #include "server/shard/ring.h"
-#include "server/shard/rule.h"
 #include "server/shard/shard_snapshot.h"
 #include "server/shard/standby_log.h"
 

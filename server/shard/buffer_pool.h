@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace catchment {
 

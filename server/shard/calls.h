@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "server/shard/request.h"
 
 namespace catchment {

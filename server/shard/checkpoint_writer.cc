@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/growing_pause.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
-#include "common/growing_pause.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/wire.pb.h"
 #include "server/shard/shard.h"
 

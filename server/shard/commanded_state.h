@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "server/shard/gate.h"
 #include "server/shard/push_ledger.h"

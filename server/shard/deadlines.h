@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace catchment {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 namespace {

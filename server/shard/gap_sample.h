@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 
 namespace catchment {
 

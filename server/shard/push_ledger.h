@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/latency_histogram.h"
+#include "common/base/latency_histogram.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/standby.pb.h"
 #include "proto/wire.pb.h"

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
-#include "server/shard/closed_loop_momentum.h"
-#include "server/shard/rule.h"
+#include "server/rules/closed_loop_momentum.h"
+#include "server/rules/rule.h"
 
 namespace catchment {
 namespace {

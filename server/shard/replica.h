@@ -19,7 +19,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "proto/standby.pb.h"
 #include "server/shard/block_image.h"

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {

@@ -19,9 +19,9 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/codec/codec.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
 #include "server/shard/block.h"

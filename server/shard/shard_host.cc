@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/initial_weights.h"
-#include "common/initializer.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
-#include "common/model_shapes.h"
+#include "common/job/initializer.h"
+#include "common/job/model_shapes.h"
 #include "common/trace/recorder.h"
 #include "optim/optimizer.h"
-#include "server/shard/rule.h"
+#include "server/rules/rule.h"
 
 namespace catchment {
 namespace {

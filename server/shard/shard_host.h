@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
 #include "server/shard/checkpoint_writer.h"

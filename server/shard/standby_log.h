@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/standby.pb.h"
 #include "server/shard/buffer_pool.h"
 #include "server/shard/ring.h"

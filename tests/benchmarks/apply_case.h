@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "proto/job.pb.h"
-#include "server/shard/rule.h"
+#include "server/rules/rule.h"
 
 namespace catchment {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/clock.h"
 #include "common/checkpoint/manifest.h"
-#include "common/clock.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
 #include "server/shard/run_claim.h"

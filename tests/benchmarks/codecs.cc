@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/random.h"
+#include "common/base/text.h"
 #include "common/codec/codec.h"
 #include "common/codec/error_feedback.h"
 #include "common/codec/push_encoder.h"
-#include "common/command_line.h"
-#include "common/random.h"
-#include "common/text.h"
+#include "common/program/command_line.h"
 #include "glog/logging.h"
 #include "tests/benchmarks/report.h"
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/version.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
-#include "common/rpc.h"
-#include "common/version.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "glog/logging.h"
 #include "proto/master.grpc.pb.h"

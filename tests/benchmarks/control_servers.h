@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/job/parameter_layout.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/listener.h"

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <utility>
 
-#include "common/rpc.h"
-#include "common/version.h"
+#include "common/base/version.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "common/completion.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/completion.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/benchmarks/control_servers.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 namespace {

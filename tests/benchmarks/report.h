@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {

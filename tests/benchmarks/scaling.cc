@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/clock.h"
-#include "common/command_line.h"
-#include "common/text.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
+#include "common/program/command_line.h"
 #include "tests/benchmarks/loopback.h"
 #include "tests/benchmarks/process_usage.h"
 #include "tests/benchmarks/report.h"

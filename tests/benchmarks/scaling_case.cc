@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/model_shapes.h"
-#include "common/text.h"
+#include "common/base/text.h"
+#include "common/job/model_shapes.h"
 #include "glog/logging.h"
 
 namespace catchment {

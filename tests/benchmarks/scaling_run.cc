@@ -8,10 +8,10 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "cli/job_control.h"
-#include "cli/local_cluster.h"
-#include "common/clock.h"
-#include "common/text.h"
+#include "cli/local/local_cluster.h"
+#include "cli/watch/job_control.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
 #include "tests/benchmarks/process_usage.h"
 #include "tests/benchmarks/rate_meter.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "common/wire/token.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "tests/benchmarks/wire_peers.h"
 
 namespace catchment {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "tests/benchmarks/wire_peers.h"
 #include "tests/benchmarks/wire_reference.grpc.pb.h"
 

@@ -1,5 +1,5 @@
 // Tests each warning with a status at its bound and one beyond it.
-#include "cli/advice.h"
+#include "cli/watch/advice.h"
 
 #include <cmath>
 

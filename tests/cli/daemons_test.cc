@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/local_cluster.h"
+#include "cli/local/local_cluster.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "cli/examples.h"
+#include "cli/job/examples.h"
 
 #include <unistd.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "cli/commands.h"
-#include "common/command_line.h"
+#include "cli/job/commands.h"
 #include "common/job/text_format.h"
+#include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

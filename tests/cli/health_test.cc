@@ -4,7 +4,7 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/commands.h"
+#include "cli/watch/commands.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"

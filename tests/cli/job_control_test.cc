@@ -1,4 +1,4 @@
-#include "cli/job_control.h"
+#include "cli/watch/job_control.h"
 
 #include <grpcpp/grpcpp.h>
 

@@ -1,12 +1,12 @@
-#include "cli/job_explanation.h"
+#include "cli/job/job_explanation.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
-#include "cli/commands.h"
-#include "cli/read_job.h"
+#include "cli/job/commands.h"
+#include "cli/job/read_job.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "gmock/gmock.h"

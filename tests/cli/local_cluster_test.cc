@@ -1,4 +1,4 @@
-#include "cli/local_cluster.h"
+#include "cli/local/local_cluster.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

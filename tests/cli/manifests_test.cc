@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/job/commands.h"
 #include "cli/kubernetes/yaml.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/commands.h"
+#include "cli/job/commands.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"

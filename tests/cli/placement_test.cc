@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/job_explanation.h"
-#include "cli/read_job.h"
+#include "cli/job/job_explanation.h"
+#include "cli/job/read_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "cli/process.h"
+#include "cli/local/process.h"
 
 #include <fcntl.h>
 #include <signal.h>

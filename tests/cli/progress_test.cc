@@ -1,4 +1,4 @@
-#include "cli/progress.h"
+#include "cli/watch/progress.h"
 
 #include <sstream>
 

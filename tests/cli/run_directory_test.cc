@@ -1,4 +1,4 @@
-#include "cli/run_directory.h"
+#include "cli/local/run_directory.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
-#include "cli/commands.h"
-#include "common/mutex.h"
+#include "cli/watch/commands.h"
+#include "common/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/health.grpc.pb.h"

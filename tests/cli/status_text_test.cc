@@ -1,10 +1,10 @@
 // Tests StatusText and StatusJson.
-#include "cli/status_text.h"
+#include "cli/watch/status_text.h"
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "common/text.h"
+#include "common/base/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/healthy_status.h"

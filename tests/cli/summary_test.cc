@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cli/status_text.h"
+#include "cli/watch/status_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "cli/train.h"
+#include "cli/local/train.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
 // Tests `catchment train` with daemons that follow a script (fake_server.cc, and shell scripts for workers).
-#include "cli/train.h"
+#include "cli/local/train.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "common/work_rates.h"
+#include "common/base/work_rates.h"
 
 #include <limits>
 

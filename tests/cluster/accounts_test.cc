@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/random_id.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/job/presets.h"
-#include "common/random_id.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 

@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/random.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/job/presets.h"
-#include "common/random.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 

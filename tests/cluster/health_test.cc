@@ -1,7 +1,7 @@
 // gRPC's health service on the servers of a job, asked with the protocol's own client.
 #include <csignal>
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "tests/cluster/test_cluster.h"
 

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
-#include "common/command_line.h"
+#include "common/base/clock.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

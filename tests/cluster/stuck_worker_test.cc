@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "common/wire/token.h"
 #include "tests/cluster/test_cluster.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/random.h"
 #include "common/job/job_text.h"
-#include "common/random.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 

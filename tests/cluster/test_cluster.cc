@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/local_cluster.h"
+#include "cli/local/local_cluster.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/clock.h"
-#include "common/random.h"
 
 namespace catchment {
 namespace {

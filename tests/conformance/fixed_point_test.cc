@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 #include "common/job/presets.h"
-#include "common/random.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/timed_workers.h"
 

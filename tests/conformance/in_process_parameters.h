@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/job/job_layout.h"
-#include "common/mutex.h"
 #include "server/shard/shard.h"
 #include "worker/client/block_schedule.h"
 #include "worker/parameters.h"

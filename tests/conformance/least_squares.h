@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 

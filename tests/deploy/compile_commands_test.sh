@@ -23,7 +23,7 @@ cat >"$TEST_TMPDIR/actions.json" <<'END'
   {"arguments": ["/usr/bin/gcc", "-c", "server/shard/shard.cc", "-o", "host.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "external/system/x.cc", "-o", "y.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "bazel-out/k8-opt/bin/proto/job.pb.cc", "-o", "z.o"]},
-  {"arguments": ["/usr/bin/gcc", "-c", "common/rpc.cc", "-o", "r.o"]}]}
+  {"arguments": ["/usr/bin/gcc", "-c", "common/net/rpc.cc", "-o", "r.o"]}]}
 END
 
 run env PATH="$stubs:$PATH" deploy/compile_commands.py
@@ -33,7 +33,7 @@ run python3 - "$project/compile_commands.json" "$project" <<'END'
 import json, sys
 entries = json.load(open(sys.argv[1]))
 shard = sys.argv[2] + "/server/shard/shard.cc"
-assert [e["file"] for e in entries] == [sys.argv[2] + "/common/rpc.cc", shard], entries
+assert [e["file"] for e in entries] == [sys.argv[2] + "/common/net/rpc.cc", shard], entries
 assert entries[1]["directory"] == "/exec/root", entries
 assert entries[1]["arguments"] == ["/usr/bin/gcc", "-iquote", ".", "-O3", "-c", shard, "-o", "x.o"], entries
 END

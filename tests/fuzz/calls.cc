@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/job_text.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 #include "proto/health.pb.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_server.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/data_sources.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_service.h"
 #include "server/edge/shard_service.h"

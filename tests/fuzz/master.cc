@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/file_access.h"
+#include "common/base/file_access.h"
 #include "server/control/check_image.h"
 #include "tests/fuzz/input.h"
 #include "tests/server/control/testing.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "optim/optimizer.h"
 
 namespace catchment {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc.h"
-#include "common/snapshot_reader.h"
+#include "common/net/rpc.h"
+#include "common/net/snapshot_reader.h"
 #include "common/wire/token.h"
 #include "tests/server/http2_peer.h"
 #include "tests/server/shard_harness.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/crc32c.h"
+#include "common/base/crc32c.h"
 
 namespace catchment {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 

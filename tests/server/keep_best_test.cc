@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
-#include "common/rpc.h"
+#include "common/base/mutex.h"
+#include "common/net/rpc.h"
 #include "common/wire/token.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/keep_best_stream.h"

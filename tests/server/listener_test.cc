@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/rpc.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/net/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/master.grpc.pb.h"
 

@@ -13,7 +13,7 @@
 
 #include "common/job/data_sources.h"
 #include "common/job/job_text.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "common/wire/protocol.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"

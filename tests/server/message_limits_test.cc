@@ -1,5 +1,5 @@
 // Every field of every request, and of a server's report to the master, at the edges of what is accepted.
-#include "server/edge/message_limits.h"
+#include "common/net/message_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/random.h"
 #include "common/job/presets.h"
-#include "common/random.h"
 #include "server/shard/standby_log.h"
 #include "tests/conformance/jobs.h"
 #include "tests/server/shard_harness.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "server/shard/replica.h"
 #include "server/shard/standby_log.h"
 #include "tests/server/shard_harness.h"

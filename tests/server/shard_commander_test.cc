@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "server/edge/calls.h"
 #include "server/edge/listener.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "proto/wire.pb.h"
 #include "tests/common/wire/damage.h"
 #include "tests/server/shard_harness.h"

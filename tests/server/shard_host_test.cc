@@ -13,7 +13,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/job/data_sources.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "tests/conformance/jobs.h"
 #include "tests/server/shard_harness.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "server/shard/shard.h"
 #include "tests/server/shard_harness.h"
 

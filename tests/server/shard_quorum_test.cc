@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "server/shard/deadlines.h"
 #include "tests/server/shard_harness.h"
 

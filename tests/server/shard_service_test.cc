@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/snapshot_reader.h"
+#include "common/net/snapshot_reader.h"
 #include "common/wire/protocol.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"

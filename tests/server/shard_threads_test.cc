@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "server/edge/train_stream.h"
 #include "server/shard/shard.h"
 #include "tests/server/shard_harness.h"

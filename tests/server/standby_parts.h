@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "server/shard/replica.h"
 #include "server/shard/shard.h"
 #include "server/shard/standby_log.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/standby_link.h"

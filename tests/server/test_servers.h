@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "common/wire/token.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/rpc.h"
-#include "common/wire/grpc_frame.h"
+#include "common/base/mutex.h"
+#include "common/net/grpc_frame.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "server/edge/listener.h"
 #include "tests/common/allocation/allocation_counter.h"

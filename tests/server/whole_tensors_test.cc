@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "optim/optimizer.h"
 #include "tests/server/shard_harness.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

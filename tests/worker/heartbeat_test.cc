@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
 

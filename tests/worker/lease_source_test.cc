@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
 #include "worker/master_leases.h"

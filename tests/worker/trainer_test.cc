@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
-#include "common/model_shapes.h"
-#include "common/mutex.h"
+#include "common/job/model_shapes.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -6,7 +6,7 @@
 #define CATCHMENT_WORKER_ALGORITHMS_GRADIENT_TRANSFORM_H_
 
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "worker/worker_state.h"
 
 namespace catchment {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rounding.h"
 #include "common/job/learning_rate.h"
-#include "common/rounding.h"
 #include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {

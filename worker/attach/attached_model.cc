@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
-#include "common/program_metrics.h"
-#include "common/text.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
+#include "common/job/program_metrics.h"
 #include "common/trace/recorder.h"
 #include "glog/logging.h"
 

@@ -23,7 +23,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/attach.pb.h"
 #include "worker/attach/child_program.h"
 #include "worker/attach/plan_board.h"

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/program_metrics.h"
-#include "common/text.h"
+#include "common/base/text.h"
+#include "common/job/program_metrics.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "glog/logging.h"
 #include "worker/attach/attached_model.h"
 #include "worker/attach/descriptor_offer.h"

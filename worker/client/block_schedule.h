@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 
 namespace catchment {
 

@@ -20,15 +20,14 @@
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/completion.h"
-#include "common/latency_histogram.h"
-#include "common/mutex.h"
-#include "common/parameter_layout.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/completion.h"
 #include "proto/job.pb.h"
-#include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 #include "worker/client/server_channel.h"
+#include "worker/client/transfer_totals.h"
 #include "worker/parameters.h"
 #include "worker/worker_state.h"
 
@@ -47,22 +46,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     uint64_t run_id = 0;          // GetJobReply.run_id
     std::string token;            // RegisterReply.token
   };
-  struct Totals {
-    // Seconds that the caller was blocked: until the last block had left and, for operations without output,
-    // until all were answered; and then until the output had arrived.
-    double push_seconds = 0;
-    double pull_seconds = 0;
-    double blocked_seconds() const { return push_seconds + pull_seconds; }
-    // Payloads, including repeated ones.
-    uint64_t bytes_pushed = 0;
-    uint64_t bytes_pulled = 0;
-    // Durations of pushes with pull, and of exchanges: from the moment when the whole input was Ready until
-    // the whole output had arrived, even if the caller did not wait for it.
-    LatencyHistogram round_trips;
-
-    // Sets the fields of a worker's progress that report these.
-    void FillProgress(v1::Progress* progress) const;
-  };
+  using Totals = TransferTotals;
 
   // `layout` (its shards are the servers) and `clock` outlive the client. Connects at the first operation.
   ParameterClient(Options options, const ParameterLayout* layout, const Clock* clock);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 namespace {

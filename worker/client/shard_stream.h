@@ -1,5 +1,5 @@
 // A worker's end of one ShardService.Train stream: blocks and their answers as messages of a stream
-// (common/wire/message_stream.h).
+// (common/net/message_stream.h).
 #ifndef CATCHMENT_WORKER_CLIENT_SHARD_STREAM_H_
 #define CATCHMENT_WORKER_CLIENT_SHARD_STREAM_H_
 
@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/wire/grpc_frame.h"
-#include "common/wire/message_stream.h"
+#include "common/net/grpc_frame.h"
+#include "common/net/message_stream.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

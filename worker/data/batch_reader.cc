@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "glog/logging.h"
 
 namespace catchment {

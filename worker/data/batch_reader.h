@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/span.h"
+#include "common/base/span.h"
 #include "kernels/backend.h"
 #include "worker/data/aligned_floats.h"
 #include "worker/data/augmentation.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "worker/data/sample_content.h"
 
 namespace catchment {

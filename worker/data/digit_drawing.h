@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 

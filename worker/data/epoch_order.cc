@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "glog/logging.h"
 
 namespace catchment {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "worker/data/load_data.h"
 
 namespace catchment {

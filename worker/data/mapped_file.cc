@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/file_access.h"
+#include "common/base/file_access.h"
 
 namespace catchment {
 namespace {

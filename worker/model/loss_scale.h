@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "worker/model/pass_observer.h"
 
 namespace catchment {

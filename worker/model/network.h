@@ -1,7 +1,7 @@
 // A model made ready to compute: losses and gradients of minibatches, on a backend.
 //
 // Shapes: inputs are samples x C x H x W; weights and gradient are flat vectors of num_parameters() values
-// (common/parameter_layout.h), tensors in PyTorch's layouts.
+// (common/job/parameter_layout.h), tensors in PyTorch's layouts.
 // Batches: kernels are made for usual_batch_size, for max_batch_size and, when first asked for, for powers of
 // two below it; a batch of another size runs in the next larger one, padded. The second batch of a size
 // allocates nothing.
@@ -19,8 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_shapes.h"
-#include "common/parameter_layout.h"
+#include "common/job/model_shapes.h"
+#include "common/job/parameter_layout.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/model/loss_scale.h"

@@ -10,7 +10,7 @@
 #ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 #define CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 
 namespace catchment {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "kernels/backend.h"
 #include "worker/model/pass_observer.h"
 

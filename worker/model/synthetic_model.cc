@@ -5,7 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "glog/logging.h"
 
 namespace catchment {

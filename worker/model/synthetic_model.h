@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "common/model_shapes.h"
-#include "common/timer.h"
+#include "common/base/timer.h"
+#include "common/job/model_shapes.h"
 #include "proto/job.pb.h"
 #include "worker/model/trainable.h"
 

@@ -1,7 +1,7 @@
 // The model that a worker trains and an evaluator scores. A Network computes; a SyntheticModel only waits.
 //
 // Shapes: weights and gradient are flat vectors of all tensors(), one after another
-// (common/parameter_layout.h). Threads: one at a time.
+// (common/job/parameter_layout.h). Threads: one at a time.
 #ifndef CATCHMENT_WORKER_MODEL_TRAINABLE_H_
 #define CATCHMENT_WORKER_MODEL_TRAINABLE_H_
 
@@ -12,7 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 #include "kernels/backend.h"
 #include "worker/model/pass_observer.h"
 

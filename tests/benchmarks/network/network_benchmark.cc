@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "common/initializer.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/job/initializer.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include "kernels/cpu/cpu_backend.h"

@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/initializer.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
+#include "common/job/initializer.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
-#include "common/random.h"
 #include "glog/logging.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/data/augmentation.h"

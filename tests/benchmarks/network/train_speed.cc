@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/command_line.h"
-#include "common/initializer.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
 #include "common/job/data_sources.h"
+#include "common/job/initializer.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
-#include "common/random.h"
+#include "common/program/command_line.h"
 #include "glog/logging.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"

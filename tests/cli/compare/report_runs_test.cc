@@ -5,11 +5,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/run_directory.h"
-#include "common/command_line.h"
+#include "cli/local/run_directory.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
+#include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "common/version.h"
+#include "common/base/version.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

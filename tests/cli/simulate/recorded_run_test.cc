@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

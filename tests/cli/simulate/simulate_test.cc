@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/run_directory.h"
+#include "cli/local/run_directory.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

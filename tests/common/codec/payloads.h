@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "common/wire/block_frame.h"
 
 namespace catchment {

@@ -5,9 +5,9 @@
 
 #include "common/job/data_sources.h"
 #include "common/job/job_text.h"
+#include "common/job/model_shapes.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"
-#include "common/model_shapes.h"
 #include "gtest/gtest.h"
 
 namespace catchment {

@@ -1,4 +1,4 @@
-#include "common/latency_histogram.h"
+#include "common/base/latency_histogram.h"
 
 #include <gtest/gtest.h>
 

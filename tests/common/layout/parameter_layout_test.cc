@@ -1,4 +1,4 @@
-#include "common/parameter_layout.h"
+#include "common/job/parameter_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "common/random.h"
+#include "common/base/random.h"
 
 #include <cmath>
 #include <set>

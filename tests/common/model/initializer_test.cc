@@ -1,4 +1,4 @@
-#include "common/initializer.h"
+#include "common/job/initializer.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"

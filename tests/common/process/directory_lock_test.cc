@@ -1,4 +1,4 @@
-#include "common/directory_lock.h"
+#include "common/base/directory_lock.h"
 
 #include <fcntl.h>
 #include <signal.h>

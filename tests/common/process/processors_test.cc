@@ -1,4 +1,4 @@
-#include "common/processors.h"
+#include "common/base/processors.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

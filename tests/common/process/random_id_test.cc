@@ -1,4 +1,4 @@
-#include "common/random_id.h"
+#include "common/base/random_id.h"
 
 #include <set>
 

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace catchment {
 

@@ -1,4 +1,4 @@
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/command_line.h"
+#include "common/program/command_line.h"
+#include "common/program/security_flags.h"
 #include "proto/wire.grpc.pb.h"
 #include "tests/common/rpc/resetting_server.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/daemon.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
+#include "common/program/daemon.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/stall_guard.h"
+#include "common/net/stall_guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/parameter_layout.h"
-#include "common/snapshot_reader.h"
+#include "common/job/parameter_layout.h"
+#include "common/net/snapshot_reader.h"
 #include "proto/wire.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
 #include "tests/common/rpc/settable_clock.h"

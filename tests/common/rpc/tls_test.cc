@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc.h"
-#include "common/snapshot_reader.h"
+#include "common/net/rpc.h"
+#include "common/net/snapshot_reader.h"
 #include "tests/common/rpc/hasty_clock.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"

@@ -1,4 +1,4 @@
-#include "common/growing_pause.h"
+#include "common/base/growing_pause.h"
 
 #include <gtest/gtest.h>
 

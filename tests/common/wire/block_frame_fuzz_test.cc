@@ -12,7 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "common/wire/block_frame.h"
 #include "tests/common/wire/damage.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
-#include "common/wire/grpc_frame.h"
+#include "common/base/random.h"
+#include "common/net/grpc_frame.h"
 
 namespace catchment {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 

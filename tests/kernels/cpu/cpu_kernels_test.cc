@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/context.h"

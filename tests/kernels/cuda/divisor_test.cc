@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "gtest/gtest.h"
 
 namespace catchment::cuda {

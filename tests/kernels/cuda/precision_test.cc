@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"

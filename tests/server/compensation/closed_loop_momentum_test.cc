@@ -1,4 +1,4 @@
-#include "server/shard/closed_loop_momentum.h"
+#include "server/rules/closed_loop_momentum.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace catchment {
 namespace {

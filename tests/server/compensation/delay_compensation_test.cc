@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "common/random.h"
-#include "server/shard/gradient_compensation.h"
+#include "common/base/random.h"
+#include "server/rules/gradient_compensation.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/shard/open_loop_momentum.h"
+#include "server/rules/open_loop_momentum.h"
 
 #include <gtest/gtest.h>
 

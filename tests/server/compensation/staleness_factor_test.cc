@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "server/shard/gradient_compensation.h"
+#include "server/rules/gradient_compensation.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "server/control/check_image.h"
 #include "server/control/master.h"
 #include "server/control/span.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/latency_histogram.h"
+#include "common/base/latency_histogram.h"
 #include "server/control/check_image.h"
 #include "server/control/master.h"
 #include "server/control/span.h"

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "common/program_metrics.h"
-#include "common/staleness.h"
+#include "common/base/staleness.h"
+#include "common/job/program_metrics.h"
 #include "server/control/progress_meter.h"
 #include "server/control/work_totals.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 #include "common/job/job_text.h"
-#include "common/random.h"
 #include "common/wire/protocol.h"
 #include "server/control/check_image.h"
 #include "server/control/control_loop.h"

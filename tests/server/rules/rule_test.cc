@@ -1,4 +1,4 @@
-#include "server/shard/rule.h"
+#include "server/rules/rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "optim/optimizer.h"
 
 namespace catchment {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/rpc.h"
-#include "common/wire/grpc_frame.h"
+#include "common/base/mutex.h"
+#include "common/net/grpc_frame.h"
+#include "common/net/rpc.h"
 #include "tests/common/allocation/allocation_counter.h"
 #include "worker/client/parameter_client.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "common/base/random.h"
 #include "common/codec/push_encoder.h"
-#include "common/random.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
 #include "tests/worker/client/relay.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/common/rpc/hasty_clock.h"
 #include "tests/common/rpc/resetting_server.h"
 #include "tests/common/rpc/settable_clock.h"

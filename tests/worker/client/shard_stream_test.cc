@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "common/rpc.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <numeric>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "worker/data/digit_drawing.h"
 #include "worker/data/load_data.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/initializer.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/job/initializer.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "kernels/backend.h"
 #include "kernels/reference/activations.h"
 #include "kernels/reference/losses.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 #include "common/job/validate.h"
-#include "common/random.h"
 #include "tests/worker/data/idx_files.h"
 #include "tests/worker/model/network_setup.h"
 #include "worker/data/load_data.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "worker/data/sample_content.h"
 #include "worker/data/table/rows.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/byte_order_mark.h"
+#include "common/base/byte_order_mark.h"
 #include "glog/logging.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/byte_order_mark.h"
+#include "common/base/byte_order_mark.h"
 #include "worker/data/mapped_file.h"
 
 namespace catchment {

@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/file_access.h"
+#include "common/base/file_access.h"
 
 namespace catchment {
 namespace {

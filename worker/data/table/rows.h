@@ -11,7 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 
 namespace catchment {
 

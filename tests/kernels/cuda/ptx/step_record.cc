@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/initializer.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/job/initializer.h"
 #include "glog/logging.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "worker/model/network.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/model_shapes.h"
+#include "common/job/model_shapes.h"
 #include "kernels/cuda/plugin_api.h"
 #include "proto/job.pb.h"
 #include "tests/kernels/cuda/ptx/recorder.h"

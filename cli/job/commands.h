@@ -1,0 +1,30 @@
+// The subcommands that read a job and start nothing. // Each runs one command line with
+// RunCommandLine and returns its exit code.
+#ifndef CATCHMENT_CLI_JOB_COMMANDS_H_
+#define CATCHMENT_CLI_JOB_COMMANDS_H_
+
+#include <string>
+#include <vector>
+
+#include "cli/terminal.h"
+#include "worker/data/data_paths.h"
+
+namespace catchment {
+
+// `catchment validate JOB`: checks a job and explains it. Exit code 0: valid; 1: invalid.
+int RunValidate(const std::vector<std::string>& args, const Streams& streams);
+
+// `catchment pack JOB --out=DIR`: writes a job's data as packed shards (worker/data/table/formats.h), and
+// prints the `data` for the job.
+int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
+
+// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/kubernetes/manifests.h). Exit
+// code 0: printed; 1: the job is not valid.
+int RunManifests(const std::vector<std::string>& args, const Streams& streams);
+
+// `catchment examples DIR`: writes the examples, which the program contains (cli/job/examples.h), to DIR.
+int RunExamples(const std::vector<std::string>& args, const Streams& streams);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_JOB_COMMANDS_H_

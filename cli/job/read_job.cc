@@ -1,0 +1,139 @@
+#include "cli/job/read_job.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/local/process.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/job/validate.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kLookSeconds = 0.05;
+constexpr int kTailLines = 8;
+
+std::string WeightsFile(const std::string& directory) { return directory + "/weights.safetensors"; }
+
+absl::Status NoDescription(const std::string& command, const std::string& how,
+                           const std::vector<std::string>& tail) {
+  return absl::InternalError(absl::StrCat(
+      "the program `", command, "` ", how,
+      " without describing its model: does it call catchment.join()? The last ",
+      "lines that it printed:\n    ", tail.empty() ? "(nothing)" : absl::StrJoin(tail, "\n    ")));
+}
+
+}  // namespace
+
+absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& command,
+                                                           SignalWaiter* signals) {
+  absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("catchment-program");
+  if (!directory.ok()) return directory.status();
+  ProgramDescription description(*std::move(directory));
+  absl::Status status = description.Run(command, signals);
+  if (status.ok()) status = description.Read(command);
+  if (!status.ok()) return status;
+  return description;
+}
+
+absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* signals) const {
+  absl::StatusOr<Process> process = Process::Start({.name = "the program",
+                                                    .argv = {"/bin/sh", "-c", command},
+                                                    .log = directory_.path() + "/log",
+                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()}});
+  if (!process.ok()) return process.status();
+  std::optional<ProcessEnd> end;
+  while (!(end = process->WaitFor(kLookSeconds)).has_value()) {
+    const int signal = signals == nullptr ? 0 : signals->Wait(kLookSeconds);
+    if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
+  }
+  if (end->in_order()) return absl::OkStatus();
+  return NoDescription(command, absl::StrCat("ended (", ToString(*end), ")"), process->LastLines(kTailLines));
+}
+
+absl::Status ProgramDescription::Read(const std::string& command) {
+  const std::string file = directory_.path() + "/model.textproto";
+  const absl::StatusOr<std::string> text = ReadTextFile(file);
+  if (!text.ok()) {
+    const absl::StatusOr<std::string> log = ReadTextFile(directory_.path() + "/log");
+    return NoDescription(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
+  }
+  if (absl::Status status = ParseText(*text, file, "", &part_); !status.ok()) return status;
+  part_.mutable_model()->set_initial_weights(WeightsFile(directory_.path()));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramDescription::KeepWeights(const std::string& path, v1::Job* job) const {
+  if (job->model().initial_weights() != WeightsFile(directory_.path())) return absl::OkStatus();
+  job->mutable_model()->set_initial_weights(std::filesystem::absolute(path).lexically_normal());
+  return CopyWeights(path);
+}
+
+absl::Status ProgramDescription::CopyWeights(const std::string& path) const {
+  std::error_code error;
+  std::filesystem::copy_file(WeightsFile(directory_.path()), path,
+                             std::filesystem::copy_options::overwrite_existing, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& program, SignalWaiter* signals,
+                                std::optional<ProgramDescription>* description) {
+  v1::Job job;
+  if (!path.empty()) {
+    absl::StatusOr<v1::Job> read = LoadJob(path, {});
+    if (!read.ok()) return read.status();
+    job = *std::move(read);
+  }
+  if (program.empty() || job.model().has_external()) return job;
+  if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
+    return absl::InvalidArgumentError(
+        "model, data: the program of --program defines both; remove them from the job file, or omit "
+        "--program");
+  }
+  absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(program, signals);
+  if (!asked.ok()) return asked.status();
+  description->emplace(*std::move(asked));
+  v1::Job described = (*description)->part();
+  described.MergeFrom(job);
+  return described;
+}
+
+absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers) {
+  absl::StatusOr<v1::Job> job = LoadJob(path, {});
+  if (!job.ok()) return job.status();
+  return CompleteJob(*std::move(job), std::move(set), workers);
+}
+
+absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, int workers) {
+  const bool overridden = std::any_of(set.begin(), set.end(),
+                                      [](const std::string& s) { return absl::StartsWith(s, "workers="); });
+  if (workers > 0 && !overridden) set.push_back(absl::StrCat("workers=", workers));
+  if (absl::Status status = ApplyOverrides(set, &job); !status.ok()) return status;
+  return FillDefaultsAndValidate(std::move(job));
+}
+
+void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
+  flags->AddList("set", "PATH=VALUE", set,
+                 "Changes a field of the job: --set batch_size=128 --set optimizer.momentum=0.5. May be "
+                 "repeated.");
+}
+
+int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err) {
+  if (!absl::IsInvalidArgument(status)) {
+    *err << "catchment: " << status.message() << '\n';
+    return kExitFailed;
+  }
+  *err << (path.empty() ? "the job" : path) << " is not valid:\n" << status.message() << '\n';
+  return kExitFailed;
+}
+
+}  // namespace catchment

@@ -1,0 +1,111 @@
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/job/commands.h"
+#include "cli/job/job_explanation.h"
+#include "cli/job/job_facts.h"
+#include "cli/job/read_job.h"
+#include "cli/local/run_directory.h"
+#include "common/base/text.h"
+#include "common/job/job_text.h"
+#include "common/job/presets.h"
+#include "common/program/command_line.h"
+#include "nlohmann/json.hpp"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(catchment validate JOB [flags]
+
+Checks a job and explains it: the preset's algorithm and its effect, the layers with their shapes and
+parameters, the placement of the weights on servers, the memory of servers and workers, and the traffic. It
+starts nothing.
+
+Examples:
+  catchment validate examples/mnist_cnn.textproto
+  catchment validate examples/mnist_cnn.textproto --set algorithm.preset=easgd --servers=2 --workers=4
+  catchment validate examples/mnist_cnn.textproto --servers=3 --json | jq '.placement[].bytes'
+  catchment validate examples/mnist_cnn.textproto --set epochs=3 --workers=8 --write=job.textproto
+  catchment validate --program="python train.py" --workers=8 --write=job.textproto
+)";
+
+constexpr char kNotes[] =
+    "\nExit code: 0: the job is valid; 1: it is not (all errors are listed); 2: wrong command line.\n";
+
+struct Options {
+  std::string job;  // file; may be empty with a program
+  std::vector<std::string> set;
+  int servers = 1;
+  int workers = 0;
+  bool json = false;
+  std::string program;
+  std::string write;
+};
+
+CommandLine MakeCommandLine(Options* o) {
+  CommandLine line{.name = "catchment validate", .usage = kUsage, .notes = kNotes};
+  line.notes += HangingParagraph("Presets of algorithms: ", absl::StrCat(ListPresets(), "."), 2, 100);
+  line.argument = {"JOB", "examples/mnist_cnn.textproto", &o->job, [o] { return !o->program.empty(); }};
+  AddSetFlag(&o->set, &line.flags);
+  line.flags.AddInt("servers", "N", 1, &o->servers,
+                    "Servers between which the weights are split. Default 1.");
+  line.flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
+  line.flags.AddSwitch("json", &o->json,
+                       "Prints the figures, or the errors of an invalid job, as one JSON object.");
+  line.flags.AddString(
+      "write", "FILE", &o->write,
+      "Writes the job to FILE, with the changes and all defaults, for daemons that are started one by one, "
+      "since they have no --set. Weights described by a program are written to FILE.safetensors.");
+  line.flags.AddString("program", "COMMAND", &o->program,
+                       "Describes the model of the job; JOB may be left out then: docs/python.md.");
+  return line;
+}
+
+// Returns the explanation, and in *complete the text of the job with the changes and all defaults.
+absl::StatusOr<std::string> Explain(const Options& options, std::string* complete) {
+  std::optional<ProgramDescription> description;
+  absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, /*signals=*/nullptr, &description);
+  if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
+  if (!job.ok()) return job.status();
+  if (description.has_value() && !options.write.empty()) {
+    if (absl::Status status = description->KeepWeights(options.write + ".safetensors", &*job); !status.ok()) {
+      return status;
+    }
+  }
+  const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
+  if (!facts.ok()) return facts.status();
+  *complete = JobText(*job);
+  return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts);
+}
+
+nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {
+  const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n', absl::SkipEmpty());
+  return {{"valid", false}, {"errors", lines}};
+}
+
+absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
+  std::string complete;
+  const absl::StatusOr<std::string> text = Explain(options, &complete);
+  if (!text.ok() && options.json) {
+    *streams.out << ErrorsToJson(text.status()).dump(2) << '\n';
+    return kExitFailed;
+  }
+  if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
+  if (!options.write.empty()) {
+    if (absl::Status status = WriteFile(options.write, complete, FileNamedBy::kUser); !status.ok())
+      return status;
+  }
+  *streams.out << *text;
+  return 0;
+}
+
+}  // namespace
+
+int RunValidate(const std::vector<std::string>& args, const Streams& streams) {
+  Options options;
+  CommandLine line = MakeCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&] { return Validate(options, streams); });
+}
+
+}  // namespace catchment

@@ -1,0 +1,275 @@
+#include "cli/local/local_cluster.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/clock.h"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTailLines = 5;
+constexpr char kFreePort[] = "127.0.0.1:0";
+
+Command MakeCommand(const ClusterPlan& plan, const std::string& name, std::vector<std::string> argv) {
+  if (!plan.trace.empty()) argv.push_back("--trace=" + plan.trace);
+  Command command{name, std::move(argv), absl::StrCat(plan.out, "/logs/", name, ".log")};
+  // By default idle threads of libgomp spin. Several processes share the processors here, and a spinning
+  // thread would delay the others.
+  command.defaults = {"OMP_WAIT_POLICY=PASSIVE"};
+  return command;
+}
+
+std::string Quote(const std::vector<std::string>& lines) {
+  if (lines.empty()) return "\n    (nothing)";
+  return absl::StrCat("\n    ", absl::StrJoin(lines, "\n    "));
+}
+
+absl::StatusOr<std::string> FindDaemon(const fs::path& directory, const std::string& folder,
+                                       const std::string& program) {
+  const fs::path beside = directory / program;
+  const fs::path neighbour = directory.parent_path() / folder / program;
+  for (const fs::path& path : {beside, neighbour}) {
+    if (access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path)) return path.string();
+  }
+  return absl::NotFoundError(absl::StrCat("no program ", program, ": looked for ", beside.string(), " and ",
+                                          neighbour.string(), "; build it with: bazel build //", folder, ":",
+                                          program));
+}
+
+}  // namespace
+
+absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory) {
+  absl::StatusOr<std::string> server = FindDaemon(directory, "server", "catchment_server");
+  if (!server.ok()) return server.status();
+  absl::StatusOr<std::string> worker = FindDaemon(directory, "worker", "catchment_worker");
+  if (!worker.ok()) return worker.status();
+  return DaemonPaths{*std::move(server), *std::move(worker)};
+}
+
+absl::StatusOr<std::string> OwnDirectory() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot read /proc/self/exe: ", error.message()));
+  return self.parent_path().string();
+}
+
+absl::StatusOr<DaemonPaths> FindOwnDaemons() {
+  const absl::StatusOr<std::string> here = OwnDirectory();
+  if (!here.ok()) return here.status();
+  return FindDaemons(*here);
+}
+
+std::string ToString(const Departure& departure) {
+  const std::string member =
+      departure.worker < 0 ? "" : absl::StrCat(", worker ", departure.worker, " of the job");
+  return absl::StrCat(departure.name, " (pid ", departure.pid, member, ") died: ", ToString(departure.end),
+                      "; the last lines of ", departure.log, ":", Quote(departure.tail));
+}
+
+absl::StatusOr<SocketDirectory> SocketDirectory::Create(const std::string& last_resort) {
+  // A socket's path has at most 107 bytes.
+  constexpr size_t kLongest = 107 - sizeof("/server-12345");
+  absl::Status status;
+  std::error_code error;
+  const std::string last = fs::absolute(last_resort, error).string();
+  const char* const parents[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp", last.c_str()};
+  for (const char* parent : parents) {
+    if (parent == nullptr || *parent != '/') continue;
+    std::string path = absl::StrCat(parent, "/catchment-XXXXXX");
+    if (path.size() > kLongest) continue;
+    if (mkdtemp(path.data()) != nullptr) return SocketDirectory(path);
+    status = absl::ErrnoToStatus(errno, absl::StrCat("cannot create a directory for sockets, ", path));
+  }
+  return status;
+}
+
+SocketDirectory::~SocketDirectory() {
+  std::error_code error;
+  if (!path_.empty()) fs::remove_all(path_, error);
+}
+
+Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
+                      const std::string& address) {
+  std::vector<std::string> servers;
+  for (int i = 0; i < plan.servers; ++i) {
+    servers.push_back(plan.sockets.empty() ? kFreePort : absl::StrCat("unix:", plan.sockets, "/server-", i));
+  }
+  if (index > 0) servers[0] = master;
+  if (!address.empty()) servers[index] = address;
+  std::vector<std::string> argv = {plan.daemons.server, "--job=" + plan.job, absl::StrCat("--index=", index),
+                                   "--servers=" + absl::StrJoin(servers, ","),
+                                   "--checkpoint_dir=" + plan.checkpoints};
+  if (index == 0) argv.push_back("--out=" + plan.out);
+  if (index == 0 && plan.evaluator) argv.push_back("--evaluators=1");
+  if (plan.resume) argv.push_back("--resume");
+  return MakeCommand(plan, absl::StrCat("server-", index), std::move(argv));
+}
+
+Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master) {
+  std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master,
+                                   absl::StrCat("--threads=", plan.threads),
+                                   absl::StrCat("--local_index=", index)};
+  if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
+  return MakeCommand(plan, absl::StrCat("worker-", index), std::move(argv));
+}
+
+Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
+  std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master, "--role=evaluator",
+                                   "--threads=1"};
+  if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
+  Command command = MakeCommand(plan, "evaluator", std::move(argv));
+  command.nice = plan.evaluator_nice;
+  return command;
+}
+
+absl::Status LocalCluster::Add(Part part, int index, const Command& command) {
+  absl::StatusOr<Process> process = Process::Start(command);
+  if (!process.ok()) return process.status();
+  children_.push_back({part, index, *std::move(process), command.log, /*address=*/""});
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Start(double listen_seconds, SignalWaiter* signals) {
+  if (absl::Status status = Add(Part::kServer, 0, ServerCommand(plan_, 0, "")); !status.ok()) return status;
+  if (absl::Status status = AwaitMaster(listen_seconds, signals); !status.ok()) return status;
+  for (int i = 1; i < plan_.servers; ++i) {
+    if (absl::Status status = Add(Part::kServer, i, ServerCommand(plan_, i, master_)); !status.ok())
+      return status;
+  }
+  for (int i = 0; i < plan_.workers; ++i) {
+    if (absl::Status status = Add(Part::kWorker, i, WorkerCommand(plan_, i, master_)); !status.ok())
+      return status;
+  }
+  return plan_.evaluator ? Add(Part::kEvaluator, 0, EvaluatorCommand(plan_, master_)) : absl::OkStatus();
+}
+
+absl::Status LocalCluster::AwaitMaster(double seconds, SignalWaiter* signals) {
+  const SteadyClock clock;
+  const double deadline = clock.Now() + seconds;
+  Process& master = children_[0].process;
+  const std::string& log = children_[0].log;
+  while (true) {
+    // Polls before it reads the output, so that it sees all output of a process that has ended.
+    const std::optional<ProcessEnd> end = master.Poll();
+    master_ = ListeningAddress(master.Output(), 0);
+    if (!master_.empty()) return absl::OkStatus();
+    if (end.has_value()) {
+      return absl::UnavailableError(absl::StrCat("server-0 did not start: ", ToString(*end),
+                                                 "; the last lines of ", log, ":",
+                                                 Quote(master.LastLines(kTailLines))));
+    }
+    if (clock.Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("server-0 did not listen within ", seconds,
+                                                      " s; the last lines of ", log, ":",
+                                                      Quote(master.LastLines(kTailLines))));
+    }
+    const int signal = signals->Wait(0.02);
+    if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
+  }
+}
+
+std::vector<Departure> LocalCluster::Reap() {
+  std::vector<Departure> departures;
+  for (Child& child : children_) {
+    if (child.reaped) continue;
+    const std::optional<ProcessEnd> end = child.process.Poll();
+    if (!end.has_value()) continue;
+    child.reaped = true;
+    departures.push_back({.part = child.part,
+                          .name = child.process.name(),
+                          .pid = child.process.pid(),
+                          .end = *end,
+                          .log = child.log,
+                          .tail = child.process.LastLines(kTailLines)});
+  }
+  return departures;
+}
+
+int LocalCluster::Running(Part part) const {
+  int running = 0;
+  for (const Child& child : children_) running += child.part == part && !child.reaped;
+  return running;
+}
+
+bool LocalCluster::MasterRuns() const { return !children_.empty() && !children_[0].reaped; }
+
+bool LocalCluster::AnyRuns() const {
+  for (const Child& child : children_) {
+    if (!child.reaped) return true;
+  }
+  return false;
+}
+
+std::string LocalCluster::NameOf(pid_t pid) const {
+  for (const Child& child : children_) {
+    if (child.process.pid() == pid) return child.process.name();
+  }
+  return "";
+}
+
+absl::Status LocalCluster::RestartEvaluator() {
+  return Add(Part::kEvaluator, 0, EvaluatorCommand(plan_, master_));
+}
+
+absl::Status LocalCluster::Restart(Child* child) {
+  if (child->part == Part::kServer && child->address.empty()) {
+    child->address = ListeningAddress(child->process.Output(), child->index);
+  }
+  const Command command = child->part == Part::kServer
+                              ? ServerCommand(plan_, child->index, master_, child->address)
+                              : WorkerCommand(plan_, child->index, master_);
+  absl::StatusOr<Process> process = Process::Start(command);
+  if (!process.ok()) return process.status();
+  child->process = *std::move(process);
+  child->reaped = false;
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Restart(const std::string& name) {
+  for (Child& child : children_) {
+    if (child.reaped && child.process.name() == name) return Restart(&child);
+  }
+  return absl::NotFoundError(absl::StrCat("no process ", name, " has ended"));
+}
+
+absl::Status LocalCluster::RestartWorkers() {
+  for (Child& child : children_) {
+    if (!child.reaped || child.part != Part::kWorker) continue;
+    if (absl::Status status = Restart(&child); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void LocalCluster::SignalMaster(int signal) {
+  if (!children_.empty()) children_[0].process.Signal(signal);
+}
+
+void LocalCluster::SignalAll(int signal) {
+  for (Child& child : children_) child.process.Signal(signal);
+}
+
+std::string ListeningAddress(const std::string& output, int index) {
+  const std::string mark = absl::StrCat("catchment_server ", index, ": listening on ");
+  const size_t at = output.find(mark);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + mark.size();
+  const size_t end = output.find('\n', begin);
+  if (end == std::string::npos) return "";  // the line is incomplete
+  return output.substr(begin, end - begin);
+}
+
+}  // namespace catchment

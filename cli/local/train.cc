@@ -1,0 +1,244 @@
+#include "cli/local/train.h"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/job/read_job.h"
+#include "cli/local/run_directory.h"
+#include "cli/local/train_monitor.h"
+#include "cli/watch/advice.h"
+#include "cli/watch/status_text.h"
+#include "common/base/text.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/job/validate.h"
+
+namespace catchment {
+namespace {
+
+// After RunTrain has decided about kAuto.
+bool Resumes(const TrainOptions& options) { return options.resume == AutoSwitch::kOn; }
+
+StartMode ModeOf(const TrainOptions& options) {
+  return Resumes(options)    ? StartMode::kResume
+         : options.overwrite ? StartMode::kOverwrite
+                             : StartMode::kFresh;
+}
+
+int Failure(const Streams& streams, const absl::Status& status) {
+  *streams.err << "catchment train: " << status.message() << '\n';
+  return kExitFailed;
+}
+
+// Returns false for a program without a test set, which an evaluator cannot score.
+bool HasEvaluations(const v1::Job& job) {
+  return !job.data().has_external() || job.data().external().test_samples() > 0;
+}
+
+ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
+                        const RunDirectory& directory, const v1::Job& job) {
+  ClusterPlan plan;
+  plan.daemons = daemons;
+  plan.job = directory.job();
+  plan.out = directory.path();
+  plan.checkpoints = directory.checkpoints();
+  const int fewest = job.faults().standby() > 0 ? 2 : 1;
+  plan.servers = options.servers > 0 ? options.servers : fewest;
+  plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
+  plan.evaluator = options.evaluator && HasEvaluations(job);
+  plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
+  plan.device = options.device;
+  plan.program = options.program;
+  plan.trace = options.trace;
+  plan.resume = Resumes(options);
+  return plan;
+}
+
+std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
+  return absl::StrCat(plan.resume ? "resuming " : "training ", job.name(), " with ", job.algorithm().preset(),
+                      " on ", Plural(plan.servers, "server"), " and ", Plural(plan.workers, "worker"), " of ",
+                      Plural(plan.threads, "thread"), "; logs are in ", plan.out, "/logs");
+}
+
+// Prints what to do after a run that did not finish.
+void ExplainHowToResume(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
+  if (directory.HasCheckpoint()) {
+    *out << "To resume from the last checkpoint: " << ResumeCommand(options) << '\n';
+  } else {
+    *out << "No checkpoint was written, so the run cannot be resumed; logs are in " << directory.logs()
+         << '\n';
+  }
+}
+
+// Returns the file of the best weights and, if they are not those of the best evaluation, the evaluation that
+// they are from; empty if there are none.
+std::string BestWeights(const nlohmann::json& summary, const RunDirectory& directory) {
+  const auto number = [&summary](const char* key) {
+    return summary.contains(key) && summary[key].is_number() ? summary[key].get<uint64_t>() : 0;
+  };
+  const uint64_t kept = number("best_weights");
+  if (kept == 0) return "";
+  return absl::StrCat(directory.best_model(),
+                      kept == number("best_evaluation") ? "" : absl::StrCat(", of evaluation ", kept));
+}
+
+// Prints the result as text.
+void PrintReport(const nlohmann::json& summary, const RunDirectory& directory, const TrainOutcome& outcome,
+                 std::ostream* out) {
+  const std::string workers = WorkerTable(summary);
+  *out << '\n'
+       << SummaryTable(summary, {{"weights", directory.model()},
+                                 {"best weights", BestWeights(summary, directory)},
+                                 {"result", directory.summary()},
+                                 {"measurements", directory.metrics()}})
+       << (workers.empty() ? "" : "\n") << workers;
+  const std::vector<Warning> warnings = Advise(outcome.training);
+  if (!warnings.empty()) *out << '\n' << WarningsText(warnings);
+}
+
+// Returns the error of a job that has its results. `names`: TrainOutcome::failed.
+absl::Status FailedPrograms(const std::set<std::string>& names, const RunDirectory& directory) {
+  std::vector<std::string> parts;
+  for (const std::string& name : names) {
+    parts.push_back(name == "evaluator"
+                        ? "the evaluator failed, so scores may be missing"
+                        : absl::StrCat("the program of ", name, " failed after its last step"));
+  }
+  return absl::InternalError(absl::StrCat("the job's results are kept, but ", absl::StrJoin(parts, ", and "),
+                                          "; logs are in ", directory.logs()));
+}
+
+int Report(const TrainOptions& options, const RunDirectory& directory, const TrainOutcome& outcome,
+           const Streams& streams) {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
+  if (!summary.ok()) {
+    Failure(streams, absl::UnavailableError(absl::StrCat("the master ended without writing a summary: ",
+                                                         summary.status().message())));
+    ExplainHowToResume(options, directory, streams.err);
+    return kExitFailed;
+  }
+  if (options.json) {
+    const std::string text = ReadTextFile(directory.summary()).value_or("");
+    *streams.out << text << (absl::EndsWith(text, "\n") ? "" : "\n") << std::flush;
+  } else {
+    PrintReport(*summary, directory, outcome, streams.out);
+    *streams.out << std::flush;
+  }
+  if (!outcome.failed.empty()) Failure(streams, FailedPrograms(outcome.failed, directory));
+  if (outcome.signal == 0) return outcome.failed.empty() ? 0 : kExitFailed;
+  ExplainHowToResume(options, directory, options.json ? streams.err : streams.out);
+  return kExitSignal + outcome.signal;
+}
+
+int RunInDirectory(const TrainOptions& options, const v1::Job& job, const DaemonPaths& daemons,
+                   const RunDirectory& directory, const TrainBounds& bounds, SignalWaiter* signals,
+                   const Streams& streams) {
+  const ClusterPlan plan = PlanCluster(options, daemons, directory, job);
+  ProgressPrinter printer(options.json ? streams.err : streams.out,
+                          (options.json ? streams.err_size() : streams.out_size()).columns);
+  printer.Note(StartLine(job, plan));
+  for (const Warning& warning : AdviseJob(job)) {
+    printer.Note(absl::StrCat("warning ", warning.code, ": ", warning.found, ". ", warning.advice));
+  }
+  const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &printer);
+  if (!outcome.ok()) {
+    Failure(streams, outcome.status());
+    return absl::IsAborted(outcome.status()) ? kExitSignal + SIGINT : kExitFailed;
+  }
+  if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
+  Failure(streams, outcome->status);
+  ExplainHowToResume(options, directory, streams.err);
+  return outcome->signal == 0 ? kExitFailed : kExitSignal + outcome->signal;
+}
+
+// Returns true if --resume is given for a run that is done, with the same job.
+bool IsDone(const TrainOptions& options, const v1::Job& job) {
+  if (!Resumes(options)) return false;
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.out + "/summary.json");
+  const absl::StatusOr<v1::Job> done = LoadCompleteJob(options.out + "/job.textproto", {}, 0);
+  return summary.ok() && done.ok() && summary->value("phase", "") == "DONE" && JobText(*done) == JobText(job);
+}
+
+absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
+  if (options.evaluator) return absl::OkStatus();
+  if (job.optimizer().schedule().decay() == v1::Schedule::PLATEAU) {
+    return absl::InvalidArgumentError(
+        "--evaluator=false: optimizer.schedule.decay is PLATEAU, which depends on the evaluator's test loss; "
+        "omit --evaluator, or set the decay to COSINE or STEP");
+  }
+  const std::string field = FollowsEvaluator(job.evaluation());
+  if (field.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--evaluator=false: ", field,
+                                                 " is set, which depends on the evaluator's scores; "
+                                                 "omit --evaluator or the field"));
+}
+
+std::string SourceOf(const TrainOptions& options) {
+  if (!options.job.empty() || !Resumes(options)) return options.job;
+  return absl::StrCat(options.out, "/job.textproto");
+}
+
+absl::Status CheckResumed(const TrainOptions& options) {
+  std::error_code error;
+  if (!Resumes(options) || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat("--resume: there is no run in ", options.out, " (no file ",
+                                          SourceOf(options),
+                                          "); start one with: catchment train JOB --out=", options.out));
+}
+
+}  // namespace
+
+int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainBounds& bounds,
+             SignalWaiter* signals, const Streams& streams) {
+  TrainOptions options = given;
+  if (options.resume == AutoSwitch::kAuto)
+    options.resume = HasCheckpoint(options.out) ? AutoSwitch::kOn : AutoSwitch::kOff;
+  // Reads the job before it changes anything in the directory, which may contain the job.
+  if (absl::Status status = CheckResumed(options); !status.ok()) return Failure(streams, status);
+  const std::string source = SourceOf(options);
+  std::optional<ProgramDescription> description;
+  absl::StatusOr<v1::Job> job = ReadJob(source, options.program, signals, &description);
+  if (absl::IsAborted(job.status())) {
+    Failure(streams, job.status());
+    return kExitSignal + SIGINT;
+  }
+  if (absl::IsInternal(job.status())) return Failure(streams, job.status());
+  if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
+  if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
+  if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
+  if (IsDone(options, *job)) {
+    *streams.err << options.out
+                 << " contains the result of this finished job; to train longer, increase its budget, for "
+                 << "example with --set epochs=10\n";
+    return 0;
+  }
+  const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
+  if (!directory.ok()) return Failure(streams, directory.status());
+  absl::Status status;
+  if (description.has_value()) status = description->KeepWeights(directory->initial_weights(), &*job);
+  if (status.ok()) status = WriteFile(directory->job(), JobText(*job));
+  if (!status.ok()) return Failure(streams, status);
+  return RunInDirectory(options, *job, daemons, *directory, BoundsFor(options.program, bounds), signals,
+                        streams);
+}
+
+int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams) {
+  TrainOptions options;
+  options.args = args;
+  CommandLine line = TrainCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
+    SignalWaiter signals;
+    const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
+    if (!daemons.ok()) return daemons.status();
+    return RunTrain(options, *daemons, {.stall = options.stall_seconds}, &signals, streams);
+  });
+}
+
+}  // namespace catchment

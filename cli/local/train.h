@@ -1,0 +1,52 @@
+// `catchment train JOB --out=DIR`: trains a job on this machine. See also cli/local/train_monitor.h.
+#ifndef CATCHMENT_CLI_LOCAL_TRAIN_H_
+#define CATCHMENT_CLI_LOCAL_TRAIN_H_
+
+#include <string>
+#include <vector>
+
+#include "cli/local/local_cluster.h"
+#include "cli/local/process.h"
+#include "cli/local/train_monitor.h"
+#include "cli/terminal.h"
+#include "common/net/rpc.h"
+#include "common/program/command_line.h"
+
+namespace catchment {
+
+struct TrainOptions {
+  std::string job;               // file; empty: that of the resumed run, or described by the program
+  std::vector<std::string> set;  // "path=value"
+  int servers = 0;               // 0: 1, or 2 with faults.standby
+  int workers = 0;               // 0: the number in the job
+  bool evaluator = true;
+  int threads = 0;  // of each worker; 0: the machine's processors divided between the workers
+  std::string device;
+  std::string program;  // command for a shell that computes the gradients; empty: the job's layers do
+  std::string out = "out";
+  std::string trace;  // directory; empty: no trace
+  bool json = false;
+  AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
+  bool overwrite = false;
+  double stall_seconds = 600;
+
+  std::vector<std::string> args;  // the whole command line, for ResumeCommand
+};
+
+// Returns a command line that fills *options except `args`.
+CommandLine TrainCommandLine(TrainOptions* options);
+
+// Returns the command that resumes an interrupted run: "catchment train JOB ... --resume".
+std::string ResumeCommand(const TrainOptions& options);
+
+// Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any
+// other thread is started.
+int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams);
+
+// Trains, and returns the exit code.
+int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
+             SignalWaiter* signals, const Streams& streams);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_LOCAL_TRAIN_H_

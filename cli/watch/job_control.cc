@@ -1,0 +1,131 @@
+#include "cli/watch/job_control.h"
+
+#include <google/protobuf/message.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/text.h"
+#include "common/checkpoint/master_address.h"
+#include "common/net/address.h"
+#include "common/program/security_flags.h"
+
+namespace catchment {
+namespace {
+
+// The timeout of a call. It is short, since the caller does nothing else meanwhile.
+constexpr double kCallSeconds = 3;
+
+// Escapes the control characters in all strings, which come from all members of the job.
+void EscapeStrings(google::protobuf::Message* message) {
+  const google::protobuf::Reflection& values = *message->GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  values.ListFields(*message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? values.FieldSize(*message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+        EscapeStrings(field->is_repeated() ? values.MutableRepeatedMessage(message, field, i)
+                                           : values.MutableMessage(message, field));
+      } else if (field->type() != google::protobuf::FieldDescriptor::TYPE_STRING) {
+        break;
+      } else if (field->is_repeated()) {
+        values.SetRepeatedString(message, field, i, OneLine(values.GetRepeatedString(*message, field, i)));
+      } else {
+        values.SetString(message, field, OneLine(values.GetString(*message, field)));
+      }
+    }
+  }
+}
+
+absl::Status Escaped(const absl::Status& status) {
+  return absl::Status(status.code(), EscapeControls(status.message()));
+}
+
+constexpr char kMasterVariable[] = "CATCHMENT_MASTER";
+
+}  // namespace
+
+void AddMasterFlags(MasterFlags* flags, CommandLine* line) {
+  const char* const given = std::getenv(kMasterVariable);
+  flags->master = given == nullptr ? "" : given;
+  line->argument = {"HOST:PORT|DIR", "node0:7000", &flags->master,
+                    [flags] { return !flags->master.empty(); }};
+  AddSecurityFlags(&flags->tls, &flags->insecure, &line->flags);
+}
+
+absl::Status CheckMasterFlags(MasterFlags* flags) {
+  FillTlsFiles("operator", &flags->tls);
+  absl::Status status = ClientCredentials(flags->tls).status();
+  if (!status.ok() || IsRunDirectory(flags->master)) return status;
+  status = TidyAddress(&flags->master);
+  if (status.ok()) status = CheckSecure(flags->master, flags->tls, flags->insecure);
+  return status;
+}
+
+bool IsRunDirectory(const std::string& master) {
+  std::error_code error;
+  return std::filesystem::is_directory(master, error);
+}
+
+absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags) {
+  if (!IsRunDirectory(flags.master)) return flags.master;
+  absl::StatusOr<std::string> address = ReadMasterAddress(flags.master);
+  if (absl::IsNotFound(address.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(flags.master, ": no master uses this --out (no file ", flags.master,
+                     "/master.address): give the --out of a running job's master, or its HOST:PORT"));
+  }
+  if (!address.ok()) return address;
+  if (absl::Status status = CheckSecure(*address, flags.tls, flags.insecure); !status.ok()) return status;
+  return address;
+}
+
+bool HasEnded(const v1::JobStatus& status) {
+  return status.phase() == v1::JobStatus::DONE || status.phase() == v1::JobStatus::STOPPED ||
+         status.phase() == v1::JobStatus::FAILED;
+}
+
+absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
+  if (!credentials.ok()) return credentials.status();
+  return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, *credentials)));
+}
+
+absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::GetStatusRequest request;
+  request.set_again_in_seconds(again_in_seconds);
+  v1::JobStatus status;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const grpc::Status result = stub_->GetStatus(context.get(), request, &status);
+  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
+  EscapeStrings(&status);
+  return status;
+}
+
+absl::StatusOr<v1::GetJobReply> JobControl::GetJob() {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::GetJobReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const grpc::Status result = stub_->GetJob(context.get(), {}, &reply);
+  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
+  EscapeStrings(&reply);
+  return reply;
+}
+
+absl::Status JobControl::Stop(const std::string& reason, bool now) {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::StopRequest request;
+  request.set_reason(reason);
+  request.set_now(now);
+  v1::StopReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  return Escaped(FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_)));
+}
+
+}  // namespace catchment

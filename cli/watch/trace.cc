@@ -1,0 +1,36 @@
+#include "absl/strings/str_cat.h"
+#include "cli/watch/commands.h"
+#include "common/base/text.h"
+#include "common/program/command_line.h"
+#include "common/trace/trace_file.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(catchment trace DIR
+
+Joins the timelines of a job's processes into DIR/trace.json, with all times on the master's clock. DIR is the directory that
+was given to `catchment train --trace=DIR`, or to the daemons with their --trace; each process writes a file there when it
+ends. Open trace.json at https://ui.perfetto.dev, which keeps it in the browser, or at chrome://tracing.
+
+Examples:
+  catchment train examples/mnist_mlp.textproto --workers=2 --trace=trace --out=out
+  catchment trace trace
+)";
+
+}  // namespace
+
+int RunTrace(const std::vector<std::string>& args, const Streams& streams) {
+  std::string directory;
+  CommandLine line{.name = "catchment trace", .usage = kUsage};
+  line.argument = {"DIR", "trace", &directory};
+  return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
+    const absl::StatusOr<int> processes = JoinTraceDirectory(directory);
+    if (!processes.ok()) return processes.status();
+    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(*processes, "timeline")
+                 << "; open it at https://ui.perfetto.dev\n";
+    return 0;
+  });
+}
+
+}  // namespace catchment

@@ -1,0 +1,20 @@
+// The number of processors that this process may use.
+#ifndef CATCHMENT_COMMON_BASE_PROCESSORS_H_
+#define CATCHMENT_COMMON_BASE_PROCESSORS_H_
+
+#include <string>
+
+namespace catchment {
+
+// Returns the smaller of the number of processors in the process's affinity mask, and of its cgroup's quota;
+// at least
+// 1. taskset, Slurm and cpusets set the former; containers and systemd's CPUQuota set the latter.
+int AvailableProcessors();
+
+// Returns the quota of the process's cgroups (version 1 or 2) and of those above them, rounded up to whole
+// processors; INT_MAX if there is none. `root` is the directory with proc/ and sys/.
+int ProcessorQuota(const std::string& root = "/");
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_BASE_PROCESSORS_H_

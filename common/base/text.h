@@ -1,0 +1,76 @@
+// Numbers, times and tables as people read them.
+//
+// Threads: pure functions, no locale: a point before decimals, a comma between thousands, everywhere.
+#ifndef CATCHMENT_COMMON_BASE_TEXT_H_
+#define CATCHMENT_COMMON_BASE_TEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace catchment {
+
+// 1199882 -> "1,199,882".
+std::string Count(int64_t n);
+
+// In the largest unit that leaves at least 1, three digits: "999 B", "1.20 MB", "4.58 GB". Powers of 1000.
+std::string Bytes(double bytes);
+
+// "0.4 s", "58 s", "3 min 02 s", "2 h 05 min", "3 d 04 h".
+std::string Seconds(double seconds);
+
+// "12.3 ms" below a second, and as Seconds from there on.
+std::string Duration(double seconds);
+
+// 0.98765 -> "98.77 %".
+std::string Percent(double share);
+
+// Significant digits as needed, at most `digits`: "0.01", "1e-08", "12".
+std::string Short(double value, int digits = 6);
+
+// "1 worker", "2 workers".
+std::string Plural(int64_t n, const std::string& noun);
+
+// "every step", "every 4 steps".
+std::string EverySteps(int64_t steps);
+
+// `text` in lines of at most `width` columns, after `head` and, from the second line on, indented by
+// `indent`. Ends with a newline. `head` may be longer than `indent`.
+std::string HangingParagraph(const std::string& head, const std::string& text, int indent, int width);
+
+// Columns under each other, two spaces between them. The first row is the head when `has_head`. A column is
+// aligned to the right when every cell below the head is a number, with its unit, or empty; shapes ("28x28")
+// are words.
+class Table {
+ public:
+  explicit Table(bool has_head = true) : has_head_(has_head) {}
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Every line begins with `indent` spaces and ends with a newline; no space before it.
+  std::string Print(int indent = 2) const;
+
+ private:
+  bool IsNumeric(size_t column) const;
+
+  bool has_head_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Replaces what could change how a terminal or the reader of a log sees the text around it by "\x1b",
+// "\u202e" and so on: control characters except line breaks, Unicode's direction controls and line
+// separators, and bytes that are not UTF-8.
+std::string EscapeControls(absl::string_view text);
+// Does the same, and replaces line breaks by "\n". For texts of other processes in a log, an event or a
+// table.
+std::string OneLine(absl::string_view text);
+
+// Returns OneLine of the text, or as much from its beginning as fits into `most` bytes.
+std::string ShortLine(absl::string_view text, size_t most);
+
+// Columns that UTF-8 text takes on a terminal (one for each code point).
+size_t Columns(const std::string& text);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_BASE_TEXT_H_

@@ -1,0 +1,267 @@
+#include "common/program/command_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/nearest_name.h"
+#include "common/base/text.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kHelpColumn = 28;
+constexpr int kHelpWidth = 100;
+
+absl::Status BadValue(const std::string& name, const std::string& got, const std::string& reason) {
+  return absl::InvalidArgumentError(absl::StrCat("--", name, "=", got, ": ", reason));
+}
+
+bool IsFlag(const std::string& arg) { return arg.size() > 1 && arg[0] == '-'; }
+
+}  // namespace
+
+void FlagSet::AddString(const std::string& name, const std::string& value, std::string* out,
+                        const std::string& help) {
+  flags_.push_back({name, value, help, [out](const std::string& text) {
+                      *out = text;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddRequired(const std::string& name, const std::string& value, std::string* out,
+                          const std::string& help) {
+  AddString(name, value, out, absl::StrCat(help, " Required."));
+  flags_.back().required = out;
+}
+
+void FlagSet::AddInt(const std::string& name, const std::string& value, int minimum, int* out,
+                     const std::string& help) {
+  flags_.push_back({name, value, help, [=](const std::string& text) {
+                      int parsed = 0;
+                      if (!absl::SimpleAtoi(text, &parsed) || parsed < minimum) {
+                        return BadValue(name, text, absl::StrCat("takes a whole number, at least ", minimum));
+                      }
+                      *out = parsed;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddNumber(const std::string& name, double* out, const std::string& help) {
+  flags_.push_back({name, "NUMBER", help, [=](const std::string& text) {
+                      double parsed = 0;
+                      if (!absl::SimpleAtod(text, &parsed) || !std::isfinite(parsed) || parsed < 0) {
+                        return BadValue(name, text, "takes a number, at least 0");
+                      }
+                      *out = parsed;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddSeconds(const std::string& name, double* out, const std::string& help) {
+  flags_.push_back({name, "SECONDS", help, [=](const std::string& text) {
+                      double parsed = 0;
+                      if (!absl::SimpleAtod(text, &parsed) || !std::isfinite(parsed) || parsed <= 0) {
+                        return BadValue(name, text, "takes a positive number of seconds");
+                      }
+                      *out = parsed;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help) {
+  AddSeconds(name, out, help);
+  flags_.back().bare = absl::StrCat(bare);
+}
+
+void FlagSet::AddParsed(const std::string& name, const std::string& value,
+                        std::function<absl::Status(const std::string&)> set, const std::string& help) {
+  flags_.push_back({name, value, help, [name, set = std::move(set)](const std::string& text) {
+                      const absl::Status status = set(text);
+                      return status.ok() ? status : BadValue(name, text, std::string(status.message()));
+                    }});
+}
+
+void FlagSet::AddChoice(const std::string& name, const std::vector<std::string>& choices, std::string* out,
+                        const std::string& help) {
+  flags_.push_back({name, absl::StrJoin(choices, "|"), help, [=](const std::string& text) {
+                      if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                        return absl::InvalidArgumentError(
+                            absl::StrCat("--", name, "=", text, " is not ", absl::StrJoin(choices, " or ")));
+                      }
+                      *out = text;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddSwitch(const std::string& name, bool* out, const std::string& help) {
+  flags_.push_back({name, "", help, [=](const std::string& text) {
+                      return absl::SimpleAtob(text, out) ? absl::OkStatus()
+                                                         : BadValue(name, text, "takes true or false");
+                    }});
+}
+
+void FlagSet::AddAutoSwitch(const std::string& name, AutoSwitch* out, const std::string& help) {
+  flags_.push_back({name, "auto", help, [=](const std::string& text) {
+                      bool on = false;
+                      if (text == "auto") {
+                        *out = AutoSwitch::kAuto;
+                      } else if (absl::SimpleAtob(text, &on)) {
+                        *out = on ? AutoSwitch::kOn : AutoSwitch::kOff;
+                      } else {
+                        return BadValue(name, text, "takes auto, true or false");
+                      }
+                      return absl::OkStatus();
+                    }});
+  flags_.back().bare = "true";
+}
+
+void FlagSet::AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
+                      const std::string& help) {
+  flags_.push_back({name, value, help, [out](const std::string& text) {
+                      out->push_back(text);
+                      return absl::OkStatus();
+                    }});
+}
+
+const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
+  for (const Flag& flag : flags_) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+absl::Status FlagSet::Unknown(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags_) names.push_back(flag.name);
+  const std::string nearest = NearestName(name, names);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown flag --", name,
+                   nearest.empty() ? "; --help lists them" : absl::StrCat("; is it --", nearest, "?")));
+}
+
+absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::string>& args) {
+  std::vector<std::string> positional;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--") {
+      positional.insert(positional.end(), args.begin() + i + 1, args.end());
+      break;
+    }
+    if (!IsFlag(args[i])) {
+      positional.push_back(args[i]);
+      continue;
+    }
+    const size_t equals = args[i].find('=');
+    std::string name = args[i].substr(0, equals);
+    name.erase(0, name.compare(0, 2, "--") == 0 ? 2 : 1);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (name == "help" || name == "h") {
+      help_ = true;
+      help_in_json_ = equals != std::string::npos && args[i].substr(equals + 1) == "json";
+      continue;
+    }
+    const Flag* flag = Find(name);
+    if (flag == nullptr) return Unknown(name);
+    std::string value = flag->bare.empty() ? "true" : flag->bare;
+    if (equals != std::string::npos) {
+      value = args[i].substr(equals + 1);
+    } else if (!flag->value.empty() && flag->bare.empty()) {
+      if (i + 1 == args.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--", name, " needs a value: --", name, "=", flag->value));
+      }
+      value = args[++i];
+    }
+    if (absl::Status status = flag->set(value); !status.ok()) return status;
+  }
+  return positional;
+}
+
+absl::Status FlagSet::CheckRequired() const {
+  for (const Flag& flag : flags_) {
+    if (flag.required == nullptr || !flag.required->empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", flag.name, "=", flag.value, " is required"));
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagSet::Describe() const {
+  std::string text;
+  for (const Flag& flag : flags_) {
+    if (flag.help.empty()) continue;
+    std::string head = absl::StrCat("  --", flag.name);
+    if (!flag.bare.empty()) {
+      absl::StrAppend(&head, "[=", flag.value, "]");
+    } else if (!flag.value.empty()) {
+      absl::StrAppend(&head, "=", flag.value);
+    }
+    head.resize(std::max<size_t>(head.size() + 2, kHelpColumn), ' ');
+    text += HangingParagraph(head, flag.help, kHelpColumn, kHelpWidth);
+  }
+  return text;
+}
+
+nlohmann::ordered_json FlagSet::ToJson() const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Flag& flag : flags_) {
+    if (flag.help.empty()) continue;
+    list.push_back({{"name", flag.name}, {"value", flag.value}, {"bare", flag.bare}, {"help", flag.help}});
+  }
+  return list;
+}
+
+absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
+  const absl::StatusOr<std::vector<std::string>> words = flags.Parse(args);
+  if (!words.ok() || flags.help()) return words.status();
+  if (argument.name.empty() && !words->empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accepts only flags, but got '", words->front(), "'; see --help"));
+  }
+  if (words->size() > 1 && argument.all == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes one ", argument.name, ", but got also ", (*words)[1]));
+  }
+  if (!words->empty() && argument.all != nullptr) {
+    *argument.all = *words;
+  } else if (!words->empty()) {
+    *argument.out = words->front();
+  } else if (!argument.name.empty() && !argument.optional()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes ", argument.all == nullptr ? "one " : "at least one ", argument.name,
+                     ", for example: ", name, " ", argument.example));
+  }
+  if (absl::Status status = flags.CheckRequired(); !status.ok()) return status;
+  return check();
+}
+
+std::string CommandLine::Help() const {
+  const std::string list = flags.Describe();
+  return absl::StrCat(usage, list.empty() ? "" : "\nFlags:\n", list, notes);
+}
+
+nlohmann::ordered_json CommandLine::ToJson() const {
+  return {{"name", name},
+          {"usage", usage},
+          {"notes", notes},
+          {"argument", argument.name},
+          {"flags", flags.ToJson()}};
+}
+
+int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
+                   std::ostream* err, const std::function<absl::StatusOr<int>()>& run) {
+  const absl::Status parsed = line->Parse(args);
+  if (line->flags.help()) {
+    *out << (line->flags.help_in_json() ? line->ToJson().dump(2) + "\n" : line->Help()) << std::flush;
+    return 0;
+  }
+  const absl::StatusOr<int> exit_code = parsed.ok() ? run() : parsed;
+  if (exit_code.ok()) return *exit_code;
+  *err << line->name << ": " << EscapeControls(exit_code.status().message()) << std::endl;
+  return parsed.ok() ? kExitFailed : kExitUsage;
+}
+
+}  // namespace catchment

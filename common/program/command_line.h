@@ -1,0 +1,130 @@
+// The command line of a program or of a subcommand: its flags, its positional argument, its help, and the one
+// runner that parses it.
+//
+// A flag is written --name=value or --name value; a switch --name or --name=false. A list flag may be
+// repeated. "--" ends the flags. --help (or -h) is always known. - and _ are equal within a name.
+// --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and
+// `catchment man` generate their output.
+//
+// Errors: InvalidArgument that names the flag and the allowed values; for an unknown flag, the nearest one.
+// Threads: an object is used by one thread.
+#ifndef CATCHMENT_COMMON_PROGRAM_COMMAND_LINE_H_
+#define CATCHMENT_COMMON_PROGRAM_COMMAND_LINE_H_
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+// The value of a switch that may leave the decision to the program.
+enum class AutoSwitch { kOff, kOn, kAuto };
+
+class FlagSet {
+ public:
+  // Declare a flag. `out` has the default until Parse writes to it, and must outlive Parse. `value` is the
+  // placeholder of the value in the help: "--out=DIR". A flag with an empty `help` is not listed.
+  void AddString(const std::string& name, const std::string& value, std::string* out,
+                 const std::string& help);
+  // Declares one that must be given, with a value that is not empty.
+  void AddRequired(const std::string& name, const std::string& value, std::string* out,
+                   const std::string& help);
+  void AddInt(const std::string& name, const std::string& value, int minimum, int* out,
+              const std::string& help);
+  // Declares a finite number that is at least 0.
+  void AddNumber(const std::string& name, double* out, const std::string& help);
+  // Declares a positive number.
+  void AddSeconds(const std::string& name, double* out, const std::string& help);
+  // Likewise, and --name without a value sets `bare`.
+  void AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help);
+  // Declares one whose values `set` reads; it may be repeated. Errors of `set` begin with "--name=value: ".
+  void AddParsed(const std::string& name, const std::string& value,
+                 std::function<absl::Status(const std::string&)> set, const std::string& help);
+  // Declares one that must be one of the choices.
+  void AddChoice(const std::string& name, const std::vector<std::string>& choices, std::string* out,
+                 const std::string& help);
+  void AddSwitch(const std::string& name, bool* out, const std::string& help);
+  // Declares --name, --name=auto or --name=false.
+  void AddAutoSwitch(const std::string& name, AutoSwitch* out, const std::string& help);
+  void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
+               const std::string& help);
+
+  // Returns the positional arguments. `args` do not include the name of the program.
+  absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args);
+  // Returns an error that names the first required flag without a value.
+  absl::Status CheckRequired() const;
+
+  // Returns true if --help was given.
+  bool help() const { return help_; }
+  // Returns true if --help=json was given.
+  bool help_in_json() const { return help_in_json_; }
+
+  // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Directory ...".
+  std::string Describe() const;
+  // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty
+  // if it needs one) and help.
+  nlohmann::ordered_json ToJson() const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string value;  // empty: a switch
+    std::string help;
+    std::function<absl::Status(const std::string&)> set;
+    std::string bare = "";                  // the value of --name alone; empty: a value is needed
+    const std::string* required = nullptr;  // the value of a required flag
+  };
+
+  const Flag* Find(const std::string& name) const;
+  absl::Status Unknown(const std::string& name) const;
+
+  std::vector<Flag> flags_;
+  bool help_ = false;
+  bool help_in_json_ = false;
+};
+
+// The arguments and the help text of a program or a subcommand.
+struct CommandLine {
+  // The positional argument.
+  struct Argument {
+    std::string name;     // "JOB"; empty: there is none
+    std::string example;  // an example of a command line, without the program's name
+    std::string* out = nullptr;
+    // Returns true if the flags make the argument unnecessary.
+    std::function<bool()> optional = [] { return false; };
+    std::vector<std::string>* all = nullptr;  // if it is set instead of `out`, there may be several
+  };
+
+  std::string name;   // "catchment train"
+  std::string usage;  // the help before the list of flags
+  std::string notes;  // the help after it
+  FlagSet flags;
+  Argument argument;
+  // Checks the values of flags and argument.
+  std::function<absl::Status()> check = [] { return absl::OkStatus(); };
+
+  // Fills the variables of the flags and of the argument. Checks nothing but the flags if --help is given.
+  absl::Status Parse(const std::vector<std::string>& args);
+  std::string Help() const;
+  // Returns an object with name, usage, notes, argument (its placeholder, empty if there is none) and flags.
+  nlohmann::ordered_json ToJson() const;
+};
+
+// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N. kExitProgramFailed: of a
+// worker or an evaluator whose part in the job is done, and whose program failed after that.
+enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitProgramFailed = 4, kExitSignal = 128 };
+
+// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help, as
+// text or JSON, to `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after
+// printing the error to `err`, with the name of the command in front.
+int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
+                   std::ostream* err, const std::function<absl::StatusOr<int>()>& run);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_PROGRAM_COMMAND_LINE_H_
