@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "gtest/gtest.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 namespace catchment {
 namespace {

@@ -11,8 +11,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/exponential.h"
 #include "kernels/dropout_mask.h"
-#include "kernels/reference/losses.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/losses.h"
+#include "tests/kernels/reference/reference.h"
 
 namespace catchment {
 namespace {

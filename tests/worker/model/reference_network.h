@@ -1,4 +1,4 @@
-// A model in double precision out of kernels/reference, forward and backward.
+// A model in double precision out of tests/kernels/reference, forward and backward.
 #ifndef CATCHMENT_TESTS_WORKER_MODEL_REFERENCE_NETWORK_H_
 #define CATCHMENT_TESTS_WORKER_MODEL_REFERENCE_NETWORK_H_
 
@@ -10,11 +10,11 @@
 
 #include "common/job/model_shapes.h"
 #include "kernels/backend.h"
-#include "kernels/reference/activations.h"
-#include "kernels/reference/losses.h"
-#include "kernels/reference/lstm.h"
-#include "kernels/reference/normalization.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/activations.h"
+#include "tests/kernels/reference/losses.h"
+#include "tests/kernels/reference/lstm.h"
+#include "tests/kernels/reference/normalization.h"
+#include "tests/kernels/reference/reference.h"
 
 namespace catchment {
 

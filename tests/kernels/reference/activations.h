@@ -1,6 +1,6 @@
 // Gelu, tanh, sigmoid and softmax in plain loops. "=" and "+=" as in reference.h.
-#ifndef CATCHMENT_KERNELS_REFERENCE_ACTIVATIONS_H_
-#define CATCHMENT_KERNELS_REFERENCE_ACTIVATIONS_H_
+#ifndef CATCHMENT_TESTS_KERNELS_REFERENCE_ACTIVATIONS_H_
+#define CATCHMENT_TESTS_KERNELS_REFERENCE_ACTIVATIONS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -50,4 +50,4 @@ void SoftmaxBackward(int64_t rows, int64_t size, const T* values, const T* d_out
 
 }  // namespace catchment::reference
 
-#endif  // CATCHMENT_KERNELS_REFERENCE_ACTIVATIONS_H_
+#endif  // CATCHMENT_TESTS_KERNELS_REFERENCE_ACTIVATIONS_H_

@@ -2,8 +2,8 @@
 //
 // Shapes: N samples, C x H x W each; weights as PyTorch lays them out (OIHW, out x in); all row-major.
 // "=" and "+=" behind a gradient say whether it is overwritten or added to. T is float or double.
-#ifndef CATCHMENT_KERNELS_REFERENCE_REFERENCE_H_
-#define CATCHMENT_KERNELS_REFERENCE_REFERENCE_H_
+#ifndef CATCHMENT_TESTS_KERNELS_REFERENCE_REFERENCE_H_
+#define CATCHMENT_TESTS_KERNELS_REFERENCE_REFERENCE_H_
 
 #include <algorithm>
 #include <cmath>
@@ -216,4 +216,4 @@ void Dropout(int64_t n, int64_t size, float rate, uint64_t seed, int layer, cons
 
 }  // namespace catchment::reference
 
-#endif  // CATCHMENT_KERNELS_REFERENCE_REFERENCE_H_
+#endif  // CATCHMENT_TESTS_KERNELS_REFERENCE_REFERENCE_H_

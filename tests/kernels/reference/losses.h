@@ -3,15 +3,15 @@
 //
 // Shapes: outputs N x size; labels 0 .. classes-1; targets, real numbers, N x size. smoothing: a target t of
 // a label becomes (1 - s) t + s / classes.
-#ifndef CATCHMENT_KERNELS_REFERENCE_LOSSES_H_
-#define CATCHMENT_KERNELS_REFERENCE_LOSSES_H_
+#ifndef CATCHMENT_TESTS_KERNELS_REFERENCE_LOSSES_H_
+#define CATCHMENT_TESTS_KERNELS_REFERENCE_LOSSES_H_
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include "kernels/reference/activations.h"
+#include "tests/kernels/reference/activations.h"
 
 namespace catchment::reference {
 
@@ -87,4 +87,4 @@ double MeanSquaredError(int64_t n, int64_t size, const T* outputs, const int32_t
 
 }  // namespace catchment::reference
 
-#endif  // CATCHMENT_KERNELS_REFERENCE_LOSSES_H_
+#endif  // CATCHMENT_TESTS_KERNELS_REFERENCE_LOSSES_H_

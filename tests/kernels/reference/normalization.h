@@ -2,8 +2,8 @@
 //
 // Both give y = (x - mean) / sqrt(variance + epsilon) * weight + bias, with the values' own mean and variance
 // over a set of them: batch norm's is a channel in a (ghost) batch, layer norm's a sample or a step.
-#ifndef CATCHMENT_KERNELS_REFERENCE_NORMALIZATION_H_
-#define CATCHMENT_KERNELS_REFERENCE_NORMALIZATION_H_
+#ifndef CATCHMENT_TESTS_KERNELS_REFERENCE_NORMALIZATION_H_
+#define CATCHMENT_TESTS_KERNELS_REFERENCE_NORMALIZATION_H_
 
 #include <algorithm>
 #include <cmath>
@@ -124,4 +124,4 @@ void LayerNormBackward(int64_t rows, int64_t size, T epsilon, const T* in, const
 
 }  // namespace catchment::reference
 
-#endif  // CATCHMENT_KERNELS_REFERENCE_NORMALIZATION_H_
+#endif  // CATCHMENT_TESTS_KERNELS_REFERENCE_NORMALIZATION_H_

@@ -1,14 +1,14 @@
 // An LSTM layer in plain loops, one sample at a time. "=" and "+=" as in reference.h; formulas in
 // kernels/cpu/lstm.cc.
-#ifndef CATCHMENT_KERNELS_REFERENCE_LSTM_H_
-#define CATCHMENT_KERNELS_REFERENCE_LSTM_H_
+#ifndef CATCHMENT_TESTS_KERNELS_REFERENCE_LSTM_H_
+#define CATCHMENT_TESTS_KERNELS_REFERENCE_LSTM_H_
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include "kernels/reference/activations.h"
+#include "tests/kernels/reference/activations.h"
 
 namespace catchment::reference {
 
@@ -113,4 +113,4 @@ void LstmBackward(int64_t n, const LstmShape& s, const T* in, const T* parameter
 
 }  // namespace catchment::reference
 
-#endif  // CATCHMENT_KERNELS_REFERENCE_LSTM_H_
+#endif  // CATCHMENT_TESTS_KERNELS_REFERENCE_LSTM_H_
