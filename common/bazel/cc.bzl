@@ -1,5 +1,5 @@
 """cc_library, cc_binary and cc_test as Bazel has them, with a precompiled header in front of each source file:
-//common:prelude, or for tests //tests:prelude."""
+//common:prelude, or for tests //tests:prelude. catchment_test is a cc_test with what most tests have in common."""
 
 def _with_prelude(rule, package, attributes):
     # g++ takes a precompiled header only under the options that it was made with, so a target with its own options
@@ -23,3 +23,13 @@ def cc_binary(**attributes):
 
 def cc_test(**attributes):
     _with_prelude(native.cc_test, "tests", attributes)
+
+def catchment_test(name, size = "small", srcs = None, deps = [], **attributes):
+    """Declares the small test whose source is NAME.cc, with GoogleTest, GoogleMock and their main function."""
+    cc_test(
+        name = name,
+        size = size,
+        srcs = srcs or [name + ".cc"],
+        deps = deps + ["@system//:gtest_main"],
+        **attributes
+    )
