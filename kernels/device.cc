@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/loader.h"
 
@@ -68,13 +69,10 @@ absl::StatusOr<int> ChooseIndex(const DeviceRequest& request, int local_index,
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
                                                   const DeviceOptions& options) {
-  const absl::StatusOr<const CatchmentCudaPlugin*> plugin = OpenCudaPlugin(options.cuda_plugin);
-  if (!plugin.ok()) return plugin.status();
-  const absl::StatusOr<std::vector<CudaDevice>> devices = ListCudaDevices(**plugin);
-  if (!devices.ok()) return devices.status();
-  const absl::StatusOr<int> index = ChooseIndex(request, options.local_index, *devices);
-  if (!index.ok()) return index.status();
-  return MakeCudaBackend(**plugin, {.index = *index, .precision = PrecisionOf(options.precision)});
+  ASSIGN_OR_RETURN(const CatchmentCudaPlugin* plugin, OpenCudaPlugin(options.cuda_plugin));
+  ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, ListCudaDevices(*plugin));
+  ASSIGN_OR_RETURN(const int index, ChooseIndex(request, options.local_index, devices));
+  return MakeCudaBackend(*plugin, {.index = index, .precision = PrecisionOf(options.precision)});
 }
 
 }  // namespace

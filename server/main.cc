@@ -4,6 +4,7 @@
 #include <glog/logging.h>
 
 #include "absl/status/statusor.h"
+#include "common/base/status_macros.h"
 #include "common/program/daemon.h"
 #include "server/process/first_start.h"
 #include "server/process/master_run.h"
@@ -25,22 +26,20 @@ absl::Status Serve(const ParameterLayout& layout, ServerConfig* config, ServerEd
 }
 
 absl::StatusOr<DaemonEnd> Main(const ServerFlags& flags, MetricsEndpoint* metrics) {
-  absl::StatusOr<ServerConfig> config = ReadConfig(flags);
-  if (!config.ok()) return config.status();
-  config->metrics = metrics;
-  if (absl::Status status = FindStart(&*config); !status.ok()) return status;
-  if (absl::Status status = PrepareCheckpointDirectory(*config); !status.ok()) return status;
-  const absl::StatusOr<ParameterLayout> layout = MakeLayout(*config);
-  if (!layout.ok()) return layout.status();
-  LOG_IF(WARNING, IsInsecure(*config)) << kInsecureWarning;
-  if (config->ended) return TellEnd(*config->ended, *layout, &*config);
+  ASSIGN_OR_RETURN(ServerConfig config, ReadConfig(flags));
+  config.metrics = metrics;
+  RETURN_IF_ERROR(FindStart(&config));
+  RETURN_IF_ERROR(PrepareCheckpointDirectory(config));
+  ASSIGN_OR_RETURN(const ParameterLayout layout, MakeLayout(config));
+  LOG_IF(WARNING, IsInsecure(config)) << kInsecureWarning;
+  if (config.ended) return TellEnd(*config.ended, layout, &config);
   ServerEdge edge;
-  const absl::Status status = Serve(*layout, &*config, &edge);
+  const absl::Status status = Serve(layout, &config, &edge);
   if (!status.ok()) {
-    ReportFailure(*config, status);
+    ReportFailure(config, status);
     return status;
   }
-  return DaemonEnd{config->end};
+  return DaemonEnd{config.end};
 }
 
 }  // namespace

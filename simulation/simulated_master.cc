@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/wire/protocol.h"
 
@@ -27,9 +28,8 @@ absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(Options
                                                                          SimulatedModel* model,
                                                                          SimulatedNetwork* network,
                                                                          EventQueue* events) {
-  absl::StatusOr<std::unique_ptr<Outputs>> outputs =
-      Outputs::Open(options.out_dir, [events] { return events->Now(); });
-  if (!outputs.ok()) return outputs.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Outputs> outputs,
+                   Outputs::Open(options.out_dir, [events] { return events->Now(); }));
   ControlLoop::Options control;
   control.run.job = options.job;
   control.run.num_servers = static_cast<int>(servers->size());
@@ -38,10 +38,9 @@ absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(Options
   control.writes_weights = true;
   control.own_version = [servers] { return servers->front()->shard()->version(); };
   for (const auto& server : *servers) control.parameters.push_back(server->num_parameters());
-  absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), events);
-  if (!loop.ok()) return loop.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<ControlLoop> loop, ControlLoop::Create(std::move(control), events));
   return std::unique_ptr<SimulatedMaster>(new SimulatedMaster(
-      std::move(options), *std::move(loop), *std::move(outputs), servers, model, network, events));
+      std::move(options), std::move(loop), std::move(outputs), servers, model, network, events));
 }
 
 SimulatedMaster::SimulatedMaster(Options options, std::unique_ptr<ControlLoop> loop,
@@ -56,8 +55,8 @@ SimulatedMaster::SimulatedMaster(Options options, std::unique_ptr<ControlLoop> l
       events_(*events) {}
 
 absl::Status SimulatedMaster::Start() {
-  if (absl::Status status = RegisterServers(); !status.ok()) return status;
-  if (absl::Status status = RegisterEvaluator(); !status.ok()) return status;
+  RETURN_IF_ERROR(RegisterServers());
+  RETURN_IF_ERROR(RegisterEvaluator());
   events_.After(kPollSeconds, [this] { Evaluate(); });
   ScheduleStep(events_.Now());
   return absl::OkStatus();
@@ -73,7 +72,7 @@ absl::Status SimulatedMaster::RegisterServers() {
     request.set_job_fingerprint(JobFingerprint(options_.job));
     request.set_server_instance(s);
     request.set_protocol_version(kProtocolVersion);
-    if (absl::Status status = loop_->RegisterServer(request).status(); !status.ok()) return status;
+    RETURN_IF_ERROR(loop_->RegisterServer(request).status());
   }
   return absl::OkStatus();
 }

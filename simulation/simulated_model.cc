@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/timer.h"
 #include "common/job/algorithm_facts.h"
@@ -56,16 +57,15 @@ class TrainedModel final : public SimulatedModel {
   absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout& layout) const override {
     std::vector<float> weights;
     for (int s = 0; s < layout.num_shards(); ++s) {
-      const absl::StatusOr<Shard::Contents> contents = MakeContents(job_, layout, s, "", nullptr);
-      if (!contents.ok()) return contents.status();
-      weights.insert(weights.end(), contents->weights.begin(), contents->weights.end());
+      ASSIGN_OR_RETURN(const Shard::Contents contents, MakeContents(job_, layout, s, "", nullptr));
+      weights.insert(weights.end(), contents.weights.begin(), contents.weights.end());
     }
     return weights;
   }
 
   absl::StatusOr<Score> Train(absl::Span<const float> weights, const BatchPlan& plan,
                               absl::Span<float> gradient) override {
-    if (absl::Status status = reader_.Read(plan, &batch_); !status.ok()) return status;
+    RETURN_IF_ERROR(reader_.Read(plan, &batch_));
     NoPassObserver observer;
     return model_->Train(weights,
                          {batch_.inputs.data(), batch_.labels.data(), batch_.sample_ids.data(),
@@ -99,14 +99,13 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeTrainable(const v1::Job& job, con
     return std::make_unique<SyntheticModel>(job.model().synthetic(), layers, job.seed(),
                                             std::make_unique<NoTimer>());
   }
-  absl::StatusOr<DeviceChoice> device =
-      ChooseDevice({.device = v1::CPU, .cuda_index = {}}, {.cpu = {1, /*deterministic=*/true}});
-  if (!device.ok()) return device.status();
+  ASSIGN_OR_RETURN(DeviceChoice device,
+                   ChooseDevice({.device = v1::CPU, .cuda_index = {}}, {.cpu = {1, /*deterministic=*/true}}));
   return Network::Create(job.model(), data.input_shape(), data.target(),
                          {.max_batch_size = static_cast<int>(LargestMinibatch(job)),
                           .usual_batch_size = static_cast<int>(job.batch_size()),
                           .seed = job.seed()},
-                         std::move(device->backend));
+                         std::move(device.backend));
 }
 
 // ------------------------------------------------------------------------------------------- the quadratic
@@ -218,13 +217,10 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& 
         "model.external: the gradients of a program cannot be simulated; use "
         "--gradient=quadratic:CONDITION:NOISE");
   }
-  absl::StatusOr<std::vector<LayerShape>> layers = LayersOf(job);
-  if (!layers.ok()) return layers.status();
-  absl::StatusOr<DataSets> data = LoadData(job, DataPathsFromEnvironment());
-  if (!data.ok()) return data.status();
-  absl::StatusOr<std::unique_ptr<Trainable>> model = MakeTrainable(job, data->train, *layers);
-  if (!model.ok()) return model.status();
-  return std::make_unique<TrainedModel>(job, *std::move(data), *std::move(model), LayerRanges(*layers));
+  ASSIGN_OR_RETURN(std::vector<LayerShape> layers, LayersOf(job));
+  ASSIGN_OR_RETURN(DataSets data, LoadData(job, DataPathsFromEnvironment()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Trainable> model, MakeTrainable(job, data.train, layers));
+  return std::make_unique<TrainedModel>(job, std::move(data), std::move(model), LayerRanges(layers));
 }
 
 int64_t QuadraticValues(const v1::Job& job, int64_t values_of_model, int servers) {
@@ -234,17 +230,15 @@ int64_t QuadraticValues(const v1::Job& job, int64_t values_of_model, int servers
 
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,
                                                               const v1::Job& job, int servers) {
-  const absl::StatusOr<std::vector<LayerShape>> layers = LayersOf(job);
-  if (!layers.ok()) return layers.status();
+  ASSIGN_OR_RETURN(const std::vector<LayerShape> layers, LayersOf(job));
   int64_t values = 0;
-  for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
+  for (const TensorSpec& tensor : ListTensors(layers)) values += tensor.size();
   auto samples = static_cast<uint64_t>(ShapeOf(job.data()).train_samples);
   if (samples == 0) {
-    const absl::StatusOr<DataSets> data = LoadData(job, DataPathsFromEnvironment());
-    if (!data.ok()) return data.status();
-    samples = data->train.size();
+    ASSIGN_OR_RETURN(const DataSets data, LoadData(job, DataPathsFromEnvironment()));
+    samples = data.train.size();
   }
-  return std::make_unique<Quadratic>(quadratic, job, servers, values, LayerRanges(*layers), samples);
+  return std::make_unique<Quadratic>(quadratic, job, servers, values, LayerRanges(layers), samples);
 }
 
 }  // namespace catchment

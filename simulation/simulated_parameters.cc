@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/status_macros.h"
+
 namespace catchment {
 namespace {
 
@@ -139,9 +141,8 @@ absl::StatusOr<Request> SimulatedParameters::MakeBlock(const std::shared_ptr<Cha
   channel->seconds.Send(block, computed_);
   totals_.bytes_pushed += payload.size();
   *bytes = payload.size();
-  const absl::Status read = servers_[channel->shard]->shard()->ReadPayload(
-      PayloadView({&payload, 1}, 0, payload.size()), header.scale, &request.contribution);
-  if (!read.ok()) return read;
+  RETURN_IF_ERROR(servers_[channel->shard]->shard()->ReadPayload(
+      PayloadView({&payload, 1}, 0, payload.size()), header.scale, &request.contribution));
   return request;
 }
 
@@ -203,9 +204,8 @@ absl::Status SimulatedParameters::Await(Range range) {
 }
 
 absl::StatusOr<Parameters::Outcome> SimulatedParameters::Finish(int fragment) {
-  const absl::Status status =
-      WaitFor(fragment, [fragment](const BlockSchedule& schedule) { return schedule.unanswered(fragment); });
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      WaitFor(fragment, [fragment](const BlockSchedule& schedule) { return schedule.unanswered(fragment); }));
   return transfers_[fragment].outcome;
 }
 

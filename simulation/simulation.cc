@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/model_shapes.h"
@@ -33,21 +34,15 @@ class Simulation {
       : job_(job), options_(options), network_(options.network, &events_) {}
 
   absl::Status Prepare() {
-    const absl::StatusOr<Distribution> step = StepOf(job_, options_);
-    if (!step.ok()) return step.status();
-    absl::StatusOr<std::unique_ptr<SimulatedModel>> model = MakeModel(job_, options_);
-    if (!model.ok()) return model.status();
-    model_ = *std::move(model);
-    absl::StatusOr<ParameterLayout> layout =
-        LayoutOf(job_, model_->tensors(), options_.servers, model_->block_size());
-    if (!layout.ok()) return layout.status();
-    layout_ = std::make_unique<ParameterLayout>(*std::move(layout));
-    if (absl::Status status = MakeServers(); !status.ok()) return status;
-    auto master =
-        SimulatedMaster::Create({job_, options_.out_dir, options_.seconds, options_.end_reason, &goodput_},
-                                &servers_, model_.get(), &network_, &events_);
-    if (!master.ok()) return master.status();
-    master_ = *std::move(master);
+    ASSIGN_OR_RETURN(const Distribution step, StepOf(job_, options_));
+    ASSIGN_OR_RETURN(model_, MakeModel(job_, options_));
+    ASSIGN_OR_RETURN(ParameterLayout layout,
+                     LayoutOf(job_, model_->tensors(), options_.servers, model_->block_size()));
+    layout_ = std::make_unique<ParameterLayout>(std::move(layout));
+    RETURN_IF_ERROR(MakeServers());
+    ASSIGN_OR_RETURN(master_, SimulatedMaster::Create(
+                                  {job_, options_.out_dir, options_.seconds, options_.end_reason, &goodput_},
+                                  &servers_, model_.get(), &network_, &events_));
     cluster_ = {&job_,
                 layout_.get(),
                 model_.get(),
@@ -55,7 +50,7 @@ class Simulation {
                 master_.get(),
                 &network_,
                 &events_,
-                *step,
+                step,
                 options_.start,
                 options_.slow_steps,
                 options_.slow_step_factor,
@@ -73,7 +68,7 @@ class Simulation {
     const bool over = master_->over();
     v1::JobStatus result = master_->Status();
     EndWorkers();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     if (!over) return absl::InternalError("the simulation came to a standstill");
     if (result.phase() == v1::JobStatus::FAILED)
       return absl::InternalError(absl::StrCat("the job failed: ", result.reason()));
@@ -82,12 +77,11 @@ class Simulation {
 
  private:
   absl::Status MakeServers() {
-    const absl::StatusOr<std::vector<float>> initial = model_->InitialWeights(*layout_);
-    if (!initial.ok()) return initial.status();
+    ASSIGN_OR_RETURN(const std::vector<float> initial, model_->InitialWeights(*layout_));
     for (int s = 0; s < layout_->num_shards(); ++s) {
       const Range range = layout_->shard(s);
       Shard::Contents contents;
-      contents.weights.assign(initial->begin() + range.begin, initial->begin() + range.end);
+      contents.weights.assign(initial.begin() + range.begin, initial.begin() + range.end);
       servers_.push_back(std::make_unique<SimulatedServer>(job_, *layout_, s, std::move(contents), &events_));
     }
     return absl::OkStatus();
@@ -141,16 +135,15 @@ std::optional<Distribution> SyntheticStep(const v1::Job& job) {
 
 absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options) {
   Simulation simulation(job, options);
-  if (absl::Status status = simulation.Prepare(); !status.ok()) return status;
+  RETURN_IF_ERROR(simulation.Prepare());
   return simulation.Run();
 }
 
 absl::StatusOr<int64_t> WorkersThatFit(const v1::Job& job, const SimulationOptions& options, double bytes) {
   const DataShape data = ShapeOf(job.data());
-  const auto layers = InferShapes(job.model(), data.input, data.target);
-  if (!layers.ok()) return layers.status();
+  ASSIGN_OR_RETURN(const auto layers, InferShapes(job.model(), data.input, data.target));
   int64_t values = 0;
-  for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
+  for (const TensorSpec& tensor : ListTensors(layers)) values += tensor.size();
   if (options.quadratic) values = QuadraticValues(job, values, options.servers);
   const double vectors = kVectorsPerWorker + (MakeRule(job)->needs_sent_weights() ? 1 : 0);
   return static_cast<int64_t>(bytes /

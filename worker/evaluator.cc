@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/model_file.h"
 #include "common/net/snapshot_reader.h"
@@ -55,25 +56,25 @@ absl::Status Evaluator::Run() {
 }
 
 absl::Status Evaluator::RunMembership(Session* session) {
-  const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::EVALUATOR));
-  if (!me.ok()) return me.status();
+  ASSIGN_OR_RETURN(const v1::RegisterReply me,
+                   master_.Register(MakeRegisterRequest(*session, v1::EVALUATOR)));
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
   NameTracedProcess("evaluator");
   v1::HeartbeatRequest request;
   request.set_role(v1::EVALUATOR);
-  request.set_incarnation(me->incarnation());
+  request.set_incarnation(me.incarnation());
   std::atomic<bool> lost = false;
   Heartbeat heartbeat(
-      request, me->heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
+      request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
       {[] { return v1::Progress(); }, [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
   bool over = false;
   absl::Status status = Join(session);
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
-    status = Answer(session, me->incarnation(), &over);
+    status = Answer(session, me.incarnation(), &over);
     if (status.ok()) pauses_.Reset();
   }
-  const std::string job_failure = lost ? "" : Leave(me->incarnation(), status);
-  if (!status.ok()) return status;
+  const std::string job_failure = lost ? "" : Leave(me.incarnation(), status);
+  RETURN_IF_ERROR(status);
   if (!job_failure.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure);
   return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
 }
@@ -109,24 +110,22 @@ absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patien
 absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* over) {
   v1::GetEvaluationRequest request;
   request.set_incarnation(incarnation);
-  const absl::StatusOr<v1::GetEvaluationReply> task =
-      master_.Call(&MasterClient::Stub::GetEvaluation, request);
-  if (!task.ok()) return task.status();
-  *over = task->stop();
-  if (task->evaluation() == 0 || *over) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const v1::GetEvaluationReply task,
+                   master_.Call(&MasterClient::Stub::GetEvaluation, request));
+  *over = task.stop();
+  if (task.evaluation() == 0 || *over) return absl::OkStatus();
   std::vector<float> weights;
   absl::StatusOr<v1::EvaluationReport> report = Evaluate(session, &weights);
   if (!report.ok()) return TolerateOutage(report.status(), session->job.faults().connect_timeout_seconds());
   unreachable_since_.reset();
   report->set_incarnation(incarnation);
-  report->set_evaluation(task->evaluation());
-  const absl::StatusOr<v1::ReportEvaluationReply> reply =
-      master_.Call(&MasterClient::Stub::ReportEvaluation, *report);
-  if (!reply.ok()) return reply.status();
+  report->set_evaluation(task.evaluation());
+  ASSIGN_OR_RETURN(const v1::ReportEvaluationReply reply,
+                   master_.Call(&MasterClient::Stub::ReportEvaluation, *report));
   ++evaluations_;
-  if (!reply->keep()) return absl::OkStatus();
-  const absl::Status kept = master_.KeepBest(incarnation, task->evaluation(), weights);
-  LOG_IF(WARNING, !kept.ok()) << "the weights of evaluation " << task->evaluation()
+  if (!reply.keep()) return absl::OkStatus();
+  const absl::Status kept = master_.KeepBest(incarnation, task.evaluation(), weights);
+  LOG_IF(WARNING, !kept.ok()) << "the weights of evaluation " << task.evaluation()
                               << ", the best so far, are not kept: " << kept.message();
   return absl::OkStatus();
 }
@@ -142,12 +141,11 @@ absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::
   const TraceScope scope("evaluator");
   weights->resize(session->layout.size());
   SnapshotReader reader(session->servers, options_.credentials, session->run_id, &session->layout);
-  if (absl::Status status = reader.Read(absl::MakeSpan(*weights)); !status.ok()) return status;
-  const absl::StatusOr<Score> score = session->attached != nullptr ? session->attached->ScoreTestSet(*weights)
-                                                                   : ScoreTestSet(session, *weights);
-  if (!score.ok()) return score.status();
+  RETURN_IF_ERROR(reader.Read(absl::MakeSpan(*weights)));
+  ASSIGN_OR_RETURN(const Score score, session->attached != nullptr ? session->attached->ScoreTestSet(*weights)
+                                                                   : ScoreTestSet(session, *weights));
   if (stop_.IsSet()) return absl::CancelledError("the evaluator was asked to stop");
-  const Score& total = *score;
+  const Score& total = score;
   v1::EvaluationReport report;
   report.set_samples(total.samples);
   report.set_correct(total.correct);
@@ -157,12 +155,8 @@ absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::
     reported->set_name(statistic.name);
     reported->mutable_values()->Add(statistic.values.begin(), statistic.values.end());
   }
-  if (absl::Status status =
-          CheckStatistics(session->layout.tensors(), session->attached != nullptr,
-                          absl::MakeConstSpan(report.statistics().data(), report.statistics_size()));
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckStatistics(session->layout.tensors(), session->attached != nullptr,
+                                  absl::MakeConstSpan(report.statistics().data(), report.statistics_size())));
   const double samples = static_cast<double>(std::max<int64_t>(1, total.samples));
   if (session->data.test.target().is_real()) {
     LOG(INFO) << "test loss " << total.loss_sum / samples;

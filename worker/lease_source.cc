@@ -1,5 +1,7 @@
 #include "worker/lease_source.h"
 
+#include "common/base/status_macros.h"
+
 namespace catchment {
 namespace {
 
@@ -16,7 +18,7 @@ absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
   while (next_ == lease_.minibatches_size()) {
     const absl::StatusOr<Renewal> renewal = Renew();
     if (absl::IsCancelled(renewal.status())) return std::nullopt;
-    if (!renewal.ok()) return renewal.status();
+    RETURN_IF_ERROR(renewal.status());
     if (*renewal == Renewal::kEnd) return std::nullopt;
     if (*renewal == Renewal::kTagged) return BatchPlan{.tag = tag_, .spans = {}};
   }
@@ -37,15 +39,14 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
   request.set_wait_seconds(kWaitSeconds);
   while (!calls_.IsStopped()) {
     *request.mutable_progress() = progress_();
-    absl::StatusOr<v1::Lease> lease = calls_.GetLease(request);
-    if (!lease.ok()) return lease.status();
-    if (tag_ = TakeRequest(*lease); tag_ != 0) return Renewal::kTagged;
-    if (lease->state() == v1::Lease::FINISHED) return Renewal::kEnd;
-    if (lease->state() == v1::Lease::WAIT) {
-      PauseUntilDone(request.progress(), lease->retry_seconds());
+    ASSIGN_OR_RETURN(v1::Lease lease, calls_.GetLease(request));
+    if (tag_ = TakeRequest(lease); tag_ != 0) return Renewal::kTagged;
+    if (lease.state() == v1::Lease::FINISHED) return Renewal::kEnd;
+    if (lease.state() == v1::Lease::WAIT) {
+      PauseUntilDone(request.progress(), lease.retry_seconds());
       continue;
     }
-    lease_ = *std::move(lease);
+    lease_ = std::move(lease);
     next_ = 0;
     MutexLock lock(&mu_);
     if (!first_version_.has_value()) first_version_ = lease_.first_version();

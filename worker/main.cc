@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/net/address.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
@@ -44,9 +45,9 @@ struct Flags {
 };
 
 absl::Status CheckFlags(Flags* flags) {
-  if (absl::Status status = TidyAddress(&flags->master); !status.ok()) return status;
+  RETURN_IF_ERROR(TidyAddress(&flags->master));
   FillTlsFiles(flags->role, &flags->tls);
-  if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckComplete(flags->tls));
   return CheckSecure(flags->master, flags->tls, flags->insecure);
 }
 
@@ -83,10 +84,9 @@ int LocalIndex(const Flags& flags) {
 
 absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
   LOG_IF(WARNING, flags.tls.ca.empty() && !IsLocal(flags.master)) << kInsecureWarning;
-  auto credentials = ClientCredentials(flags.tls);
-  if (!credentials.ok()) return credentials.status();
+  ASSIGN_OR_RETURN(auto credentials, ClientCredentials(flags.tls));
   return WorkerOptions{.master = flags.master,
-                       .credentials = *credentials,
+                       .credentials = credentials,
                        .device = flags.device,
                        .local_index = LocalIndex(flags),
                        .threads = flags.threads,
@@ -104,7 +104,7 @@ absl::StatusOr<DaemonEnd> RunUntilSignal(const WorkerOptions& options, MetricsEn
   SignalThread signals([&](int) { member.Stop(); });
   const absl::Status status = member.Run();
   if (member.program_failed()) return DaemonEnd{std::string(status.message()), kExitProgramFailed};
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return DaemonEnd{member.end()};
 }
 
@@ -120,10 +120,9 @@ void MakeIdleThreadsSleep(char** argv) {
 }
 
 absl::StatusOr<DaemonEnd> Main(const Flags& flags, MetricsEndpoint* metrics) {
-  const absl::StatusOr<WorkerOptions> options = MakeOptions(flags);
-  if (!options.ok()) return options.status();
-  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options, metrics)
-                                        : RunUntilSignal<Trainer>(*options, metrics);
+  ASSIGN_OR_RETURN(const WorkerOptions options, MakeOptions(flags));
+  return options.role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(options, metrics)
+                                       : RunUntilSignal<Trainer>(options, metrics);
 }
 
 }  // namespace

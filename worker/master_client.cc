@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/growing_pause.h"
+#include "common/base/status_macros.h"
 #include "common/net/stall_guard.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
@@ -40,11 +41,10 @@ std::unique_ptr<grpc::ClientContext> MasterClient::MakeContext(std::optional<dou
 
 absl::StatusOr<v1::RegisterReply> MasterClient::Register(const v1::RegisterRequest& request) {
   const double sent = clock_.Now();
-  absl::StatusOr<v1::RegisterReply> reply = Call(&Stub::Register, request);
-  if (!reply.ok()) return reply;
-  RecordMasterTime(sent, reply->master_time());
+  ASSIGN_OR_RETURN(v1::RegisterReply reply, Call(&Stub::Register, request));
+  RecordMasterTime(sent, reply.master_time());
   MutexLock lock(&mu_);
-  token_ = reply->token();
+  token_ = reply.token();
   return reply;
 }
 
@@ -80,10 +80,9 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
 
 absl::StatusOr<v1::Lease> MasterClient::GetLease(const v1::GetLeaseRequest& request, const StopFlag& stop) {
   v1::Lease lease;
-  const absl::Status status =
+  RETURN_IF_ERROR(
       Retry([&](grpc::ClientContext* context) { return TryGetLease(context, request, stop, &lease); }, stop,
-            kCallSeconds + request.wait_seconds());
-  if (!status.ok()) return status;
+            kCallSeconds + request.wait_seconds()));
   return lease;
 }
 

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "proto/master.grpc.pb.h"
 #include "worker/stop_flag.h"
@@ -44,10 +45,9 @@ class MasterClient {
   absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request,
                              const StopFlag* stop = nullptr, double seconds = kCallSeconds) {
     Reply reply;
-    const absl::Status status =
+    RETURN_IF_ERROR(
         Retry([&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); },
-              stop == nullptr ? stop_ : *stop, seconds);
-    if (!status.ok()) return status;
+              stop == nullptr ? stop_ : *stop, seconds));
     return reply;
   }
 
@@ -66,8 +66,7 @@ class MasterClient {
                                  double seconds = kCallSeconds) {
     Reply reply;
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(seconds);
-    const absl::Status status = FromGrpc((stub_.get()->*method)(context.get(), request, &reply), Who());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(FromGrpc((stub_.get()->*method)(context.get(), request, &reply), Who()));
     return reply;
   }
 

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/status_macros.h"
 #include "common/job/parameter_layout.h"
 
 namespace catchment {
@@ -82,7 +83,7 @@ class Parameters {
     for (int f = 0; f < num_fragments(); ++f)
       Start({.kind = Operation::kPull, .min_version = min_version, .output = weights, .fragment = f});
     for (int f = 0; f < num_fragments(); ++f) {
-      if (absl::Status status = Finish(f).status(); !status.ok()) return status;
+      RETURN_IF_ERROR(Finish(f).status());
     }
     return absl::OkStatus();
   }

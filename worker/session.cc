@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/host_name.h"
+#include "common/base/status_macros.h"
 #include "common/base/timer.h"
 #include "common/base/version.h"
 #include "common/job/algorithm_facts.h"
@@ -27,23 +28,20 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeSynthetic(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
-  if (!layers.ok()) return layers.status();
-  return std::make_unique<SyntheticModel>(job.model().synthetic(), *layers, job.seed(),
+  ASSIGN_OR_RETURN(std::vector<LayerShape> layers, InferShapes(job.model(), data.input, data.target));
+  return std::make_unique<SyntheticModel>(job.model().synthetic(), layers, job.seed(),
                                           std::make_unique<SteadyTimer>());
 }
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& options, const v1::Job& job,
                                                        const Dataset& data) {
-  const absl::StatusOr<DeviceRequest> device = ResolveDevice(options.device, job.device());
-  if (!device.ok()) return device.status();
-  absl::StatusOr<DeviceChoice> choice = ChooseDevice(*device, {.cpu = {options.threads, job.deterministic()},
-                                                               .local_index = options.local_index,
-                                                               .precision = job.computation().precision(),
-                                                               .cuda_plugin = CudaPluginPath()});
-  if (!choice.ok()) return choice.status();
-  LOG(INFO) << choice->explanation;
-  const std::string device_text = choice->backend->Describe();
+  ASSIGN_OR_RETURN(const DeviceRequest device, ResolveDevice(options.device, job.device()));
+  ASSIGN_OR_RETURN(DeviceChoice choice, ChooseDevice(device, {.cpu = {options.threads, job.deterministic()},
+                                                              .local_index = options.local_index,
+                                                              .precision = job.computation().precision(),
+                                                              .cuda_plugin = CudaPluginPath()}));
+  LOG(INFO) << choice.explanation;
+  const std::string device_text = choice.backend->Describe();
   absl::StatusOr<std::unique_ptr<Network>> network =
       Network::Create(job.model(), data.input_shape(), data.target(),
                       {.max_batch_size = static_cast<int>(LargestMinibatch(job)),
@@ -51,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
                        .seed = job.seed(),
                        .loss_scale = job.computation().loss_scale(),
                        .loss_scale_period = job.computation().loss_scale_period()},
-                      std::move(choice->backend));
+                      std::move(choice.backend));
   // Now with what computes the convolutions.
   if (network.ok() && (*network)->device() != device_text) LOG(INFO) << (*network)->device();
   return network;
@@ -91,12 +89,11 @@ absl::Status CheckWhoStepsLocally(const v1::Job& job, bool program) {
 absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& options, const v1::Job& job,
                                                       const DataSets& data, const StopFlag& stop) {
   const DataShape shape = ShapeOf(job.data());
-  const auto layers = InferShapes(job.model(), shape.input, shape.target);
-  if (!layers.ok()) return layers.status();
+  ASSIGN_OR_RETURN(const auto layers, InferShapes(job.model(), shape.input, shape.target));
   absl::StatusOr<std::unique_ptr<AttachedModel>> model = StartAttachedModel(
       {.command = options.program, .threads = options.threads, .local_index = options.local_index},
       {.job = job.name(),
-       .tensors = ListTensors(*layers),
+       .tensors = ListTensors(layers),
        .train_samples = static_cast<uint64_t>(data.train.size()),
        .test_samples = static_cast<uint64_t>(data.test.size()),
        .batch_size = job.batch_size(),
@@ -121,10 +118,7 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeModel(const WorkerOptions& option
 
 absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& master) {
   const std::string who = "the master at " + master;
-  if (absl::Status status = CheckProtocolVersion(who, reply.protocol_version(), reply.build(), "this worker");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckProtocolVersion(who, reply.protocol_version(), reply.build(), "this worker"));
   const absl::Status known = CheckFieldsKnown(reply.job());
   if (known.ok()) return known;
   return absl::FailedPreconditionError(
@@ -136,10 +130,8 @@ absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& mast
 absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   LOG(INFO) << "the master was restarted, or the job went back to a checkpoint; registering again";
   if (reply.servers_size() != static_cast<int>(session->servers.size())) {
-    absl::StatusOr<ParameterLayout> layout =
-        LayoutOf(session->job, session->model->tensors(), reply.servers_size());
-    if (!layout.ok()) return layout.status();
-    session->layout = *std::move(layout);
+    ASSIGN_OR_RETURN(session->layout,
+                     LayoutOf(session->job, session->model->tensors(), reply.servers_size()));
   }
   session->run_id = reply.run_id();
   session->servers = {reply.servers().begin(), reply.servers().end()};
@@ -157,21 +149,17 @@ absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
 }  // namespace
 
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
-  absl::StatusOr<v1::GetJobReply> reply = GetJob(master);
-  if (!reply.ok()) return reply.status();
-  if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
-  absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
-  if (!data.ok()) return data.status();
-  if (absl::Status status = CheckProgram(options, reply->job()); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<Trainable>> model = MakeModel(options, reply->job(), *data, master->stop());
-  if (!model.ok()) return model.status();
+  ASSIGN_OR_RETURN(v1::GetJobReply reply, GetJob(master));
+  RETURN_IF_ERROR(CheckJobReply(reply, master->address()));
+  ASSIGN_OR_RETURN(DataSets data, LoadData(reply.job(), DataPathsFromEnvironment()));
+  RETURN_IF_ERROR(CheckProgram(options, reply.job()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Trainable> model, MakeModel(options, reply.job(), data, master->stop()));
   AttachedModel* const attached =
-      reply->job().model().has_external() ? static_cast<AttachedModel*>(model->get()) : nullptr;
-  absl::StatusOr<ParameterLayout> layout = LayoutOf(reply->job(), (*model)->tensors(), reply->servers_size());
-  if (!layout.ok()) return layout.status();
-  return Session{reply->run_id(),  reply->job(),      {reply->servers().begin(), reply->servers().end()},
-                 *std::move(data), *std::move(model), *std::move(layout),
-                 attached,         /*residual=*/{},   /*version=*/0};
+      reply.job().model().has_external() ? static_cast<AttachedModel*>(model.get()) : nullptr;
+  ASSIGN_OR_RETURN(ParameterLayout layout, LayoutOf(reply.job(), model->tensors(), reply.servers_size()));
+  return Session{reply.run_id(),  reply.job(),      {reply.servers().begin(), reply.servers().end()},
+                 std::move(data), std::move(model), std::move(layout),
+                 attached,        /*residual=*/{},  /*version=*/0};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
@@ -185,7 +173,7 @@ absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost
     LOG(WARNING) << lost.message() << "; registering again";
     return absl::OkStatus();
   }
-  if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckJobReply(*reply, master->address()));
   if (JobFingerprint(reply->job()) == JobFingerprint((*session)->job)) return EnterRun(*reply, &**session);
   LOG(WARNING) << "the master at " << master->address() << " was started again with another job";
   // The device's memory and the data's are free before they are taken again.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "proto/master.pb.h"
 
 namespace catchment {
@@ -36,7 +37,7 @@ class Saver {
       v1::WorkerStatePart::Values* const sent = request_.mutable_part()->mutable_values();
       sent->set_begin(static_cast<uint64_t>(vector.begin) + begin);
       sent->set_values(values.data(), values.size() * sizeof(float));
-      if (absl::Status status = Call(); !status.ok()) return status;
+      RETURN_IF_ERROR(Call());
     }
     return absl::OkStatus();
   }
@@ -91,10 +92,10 @@ absl::Status SaveState(const WorkerState& state, const StateOwner& owner, uint64
                        MasterClient* master) {
   Saver saver(owner, checkpoint, master);
   for (const WorkerState::Number& number : state.numbers) {
-    if (absl::Status status = saver.Send(number); !status.ok()) return status;
+    RETURN_IF_ERROR(saver.Send(number));
   }
   for (const WorkerState::Vector& vector : state.vectors) {
-    if (absl::Status status = saver.Send(vector); !status.ok()) return status;
+    RETURN_IF_ERROR(saver.Send(vector));
   }
   return saver.End();
 }
@@ -105,11 +106,10 @@ absl::Status LoadState(const StateOwner& owner, MasterClient* master, WorkerStat
   request.set_incarnation(owner.incarnation);
   for (uint64_t part = 0;; ++part) {
     request.set_part(part);
-    const absl::StatusOr<v1::LoadWorkerStateReply> reply =
-        master->Call(&MasterClient::Stub::LoadWorkerState, request, nullptr, kCallSeconds);
-    if (!reply.ok()) return reply.status();
-    if (!reply->has_part()) return absl::OkStatus();
-    if (absl::Status status = Restore(reply->part(), state); !status.ok()) return status;
+    ASSIGN_OR_RETURN(const v1::LoadWorkerStateReply reply,
+                     master->Call(&MasterClient::Stub::LoadWorkerState, request, nullptr, kCallSeconds));
+    if (!reply.has_part()) return absl::OkStatus();
+    RETURN_IF_ERROR(Restore(reply.part(), state));
   }
 }
 

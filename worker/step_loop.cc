@@ -1,5 +1,6 @@
 #include "worker/step_loop.h"
 
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {
@@ -24,36 +25,35 @@ absl::Status StepLoop::RunSteps() {
     // The master may grant nothing more until it knows that the last step is done.
     if (!surroundings_.HasMinibatch()) {
       if (algorithm_.in_flight()) {
-        if (absl::Status status = algorithm_.Settle(); !status.ok()) return status;
+        RETURN_IF_ERROR(algorithm_.Settle());
       }
       Report();
     }
-    const absl::StatusOr<std::optional<Minibatch>> next = surroundings_.NextMinibatch();
-    if (!next.ok()) return next.status();
-    if (!next->has_value()) break;
-    const Minibatch& minibatch = **next;
+    ASSIGN_OR_RETURN(const std::optional<Minibatch> next, surroundings_.NextMinibatch());
+    if (!next.has_value()) break;
+    const Minibatch& minibatch = *next;
     if (LeaseSource::IsRequest(minibatch.tag)) {
-      if (absl::Status status = HandleRequest(minibatch.tag); !status.ok()) return status;
+      RETURN_IF_ERROR(HandleRequest(minibatch.tag));
       continue;
     }
     if (!started_) {
-      if (absl::Status status = Start(); !status.ok()) return status;
+      RETURN_IF_ERROR(Start());
     }
-    if (absl::Status status = RunStep(minibatch); !status.ok()) return status;
+    RETURN_IF_ERROR(RunStep(minibatch));
   }
   return absl::OkStatus();
 }
 
 absl::Status StepLoop::Start() {
   waited_to_start_ = surroundings_.WaitedSeconds();
-  if (absl::Status status = algorithm_.Start(leases_.first_version()); !status.ok()) return status;
+  RETURN_IF_ERROR(algorithm_.Start(leases_.first_version()));
   started_ = true;
   return surroundings_.OnStarted();
 }
 
 absl::Status StepLoop::HandleRequest(uint64_t tag) {
   if (const uint64_t checkpoint = LeaseSource::CheckpointOf(tag)) {
-    if (absl::Status status = algorithm_.Settle(); !status.ok()) return status;
+    RETURN_IF_ERROR(algorithm_.Settle());
     return surroundings_.SaveState(checkpoint);
   }
   if (tag == LeaseSource::kFlush) return algorithm_.Finish();
@@ -73,9 +73,9 @@ absl::Status StepLoop::RunStep(const Minibatch& minibatch) {
   const Algorithm::Step step = leases_.StepOf(minibatch.tag, minibatch.spans, samples_per_epoch_);
   surroundings_.OnStep(minibatch, step);
   const absl::Status run = algorithm_.Run(step, gradient);
-  if (!score.ok()) return score.status();
-  if (absl::Status status = surroundings_.Failure(); !status.ok()) return status;
-  if (!run.ok()) return run;
+  RETURN_IF_ERROR(score.status());
+  RETURN_IF_ERROR(surroundings_.Failure());
+  RETURN_IF_ERROR(run);
   const double blocked_in_step = surroundings_.BlockedSeconds() - blocked;
   const double seconds = surroundings_.Now() - start - blocked_in_step;
 

@@ -10,6 +10,7 @@
 #include "cli/advise/recommendations.h"
 #include "cli/job/read_job.h"
 #include "cli/watch/job_control.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/master_address.h"
 #include "common/job/job_text.h"
 #include "common/net/rpc.h"
@@ -74,10 +75,8 @@ absl::Status Check(Options* options) {
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
   MasterFlags flags = {options->subject, options->tls, options->insecure};
-  if (absl::Status status = CheckMasterFlags(&flags); !status.ok()) return status;
-  const absl::StatusOr<std::string> address = AddressOfMaster(flags);
-  if (!address.ok()) return address.status();
-  options->subject = *address;
+  RETURN_IF_ERROR(CheckMasterFlags(&flags));
+  ASSIGN_OR_RETURN(options->subject, AddressOfMaster(flags));
   options->tls = flags.tls;
   return absl::OkStatus();
 }
@@ -108,12 +107,11 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddParsed(
       "straggler", "WHO:TIMESx",
       [o](const std::string& text) -> absl::Status {
-        const absl::StatusOr<StragglerModel> straggler = ParseStraggler(text);
-        if (!straggler.ok()) return straggler.status();
-        if (straggler->of_steps) {
+        ASSIGN_OR_RETURN(const StragglerModel straggler, ParseStraggler(text));
+        if (straggler.of_steps) {
           return absl::InvalidArgumentError("needs slow workers; for slow steps give --step a larger spread");
         }
-        o->stragglers.push_back(*straggler);
+        o->stragglers.push_back(straggler);
         return absl::OkStatus();
       },
       "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers. May be repeated. Default: the "
@@ -126,20 +124,17 @@ CommandLine MakeCommandLine(Options* o) {
 }
 
 absl::StatusOr<Evidence> EvidenceOfJobFile(const Options& options) {
-  const absl::StatusOr<v1::Job> job = LoadCompleteJob(options.subject, options.set, options.workers);
-  if (!job.ok()) return job.status();
-  absl::StatusOr<Evidence> evidence = EvidenceOfJob(*job, std::max(1, options.servers));
-  if (!evidence.ok()) return evidence;
-  evidence->job_file = options.subject;
+  ASSIGN_OR_RETURN(const v1::Job job, LoadCompleteJob(options.subject, options.set, options.workers));
+  ASSIGN_OR_RETURN(Evidence evidence, EvidenceOfJob(job, std::max(1, options.servers)));
+  evidence.job_file = options.subject;
   const absl::StatusOr<v1::Job> given = LoadJob(options.subject, options.set);
-  evidence->own_optimizer = given.ok() && given->has_optimizer();
+  evidence.own_optimizer = given.ok() && given->has_optimizer();
   return evidence;
 }
 
 absl::StatusOr<Evidence> EvidenceOfMaster(const Options& options) {
-  absl::StatusOr<JobControl> master = JobControl::Create(options.subject, options.tls);
-  if (!master.ok()) return master.status();
-  const absl::StatusOr<v1::JobStatus> status = master->GetStatus();
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options.subject, options.tls));
+  const absl::StatusOr<v1::JobStatus> status = master.GetStatus();
   if (status.ok()) return EvidenceOfStatus(*status);
   return absl::UnavailableError(absl::StrCat(status.status().message(), "\nIs the job running, and is ",
                                              options.subject, " the address of the server with index 0?"));
@@ -182,19 +177,16 @@ void Override(const Options& options, Evidence* evidence) {
 }
 
 absl::StatusOr<int> Advise(const Options& options, const Streams& streams) {
-  absl::StatusOr<Evidence> evidence = Collect(options);
-  if (!evidence.ok()) return evidence.status();
-  Override(options, &*evidence);
-  const absl::StatusOr<Recommendations> advice =
-      Recommend(*evidence, [&](const std::string& line) { *streams.err << line << '\n'; });
-  if (!advice.ok()) return advice.status();
-  const Recommendations& recommendations = *advice;
+  ASSIGN_OR_RETURN(Evidence evidence, Collect(options));
+  Override(options, &evidence);
+  ASSIGN_OR_RETURN(const Recommendations recommendations,
+                   Recommend(evidence, [&](const std::string& line) { *streams.err << line << '\n'; }));
   if (options.json) {
-    *streams.out << AdviceJson(*evidence, recommendations)
-                        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                 << '\n';
+    *streams.out
+        << AdviceJson(evidence, recommendations).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+        << '\n';
   } else {
-    *streams.out << AdviceText(*evidence, recommendations);
+    *streams.out << AdviceText(evidence, recommendations);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "cli/local/run_directory.h"
 #include "cli/simulate/recorded_run.h"
 #include "common/base/noise_scale.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/work_rates.h"
 #include "common/job/algorithm_facts.h"
@@ -36,8 +37,7 @@ absl::Status WithoutFlag(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<Evidence> EvidenceOfJob(const v1::Job& job, int servers) {
-  const absl::StatusOr<JobFacts> facts = JobFacts::Create(job, servers);
-  if (!facts.ok()) return facts.status();
+  RETURN_IF_ERROR(JobFacts::Create(job, servers).status());
   Evidence evidence;
   evidence.subject = absl::StrCat("job ", job.name());
   evidence.job = job;
@@ -53,35 +53,32 @@ absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory) {
   if (!step.ok()) return WithoutFlag(step.status());
   const absl::StatusOr<std::map<uint32_t, double>> steps = RecordedStepsByWorker(directory);
   if (!steps.ok()) return WithoutFlag(steps.status());
-  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory + "/summary.json");
-  if (!summary.ok()) return summary.status();
-  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory);
-  if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
-  if (!job.ok()) return job.status();
+  ASSIGN_OR_RETURN(const nlohmann::json summary, ReadSummary(directory + "/summary.json"));
+  ASSIGN_OR_RETURN(v1::Job job, LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory));
+  ASSIGN_OR_RETURN(job, FillDefaultsAndValidate(std::move(job)));
   const auto number = [&summary](const char* key) {
-    const auto found = summary->find(key);
-    return found != summary->end() && found->is_number() ? found->get<double>() : 0.0;
+    const auto found = summary.find(key);
+    return found != summary.end() && found->is_number() ? found->get<double>() : 0.0;
   };
-  absl::StatusOr<Evidence> evidence = EvidenceOfJob(*job, std::max(1, static_cast<int>(number("servers"))));
-  if (!evidence.ok()) return evidence;
-  evidence->subject = absl::StrCat("the run in ", directory);
-  evidence->job_file = directory + "/job.textproto";
-  evidence->own_optimizer = true;
-  evidence->step = *step;
-  evidence->step_source = "measured";
-  if (!steps->empty()) evidence->slow.clear();
-  TakeSpeeds(*steps, &*evidence);
+  ASSIGN_OR_RETURN(Evidence evidence, EvidenceOfJob(job, std::max(1, static_cast<int>(number("servers")))));
+  evidence.subject = absl::StrCat("the run in ", directory);
+  evidence.job_file = directory + "/job.textproto";
+  evidence.own_optimizer = true;
+  evidence.step = *step;
+  evidence.step_source = "measured";
+  if (!steps->empty()) evidence.slow.clear();
+  TakeSpeeds(*steps, &evidence);
   if (const absl::StatusOr<NetworkModel> network = RecordedNetwork(directory); network.ok()) {
-    evidence->network = *network;
-    evidence->network_source = "the median round trip, measured";
+    evidence.network = *network;
+    evidence.network_source = "the median round trip, measured";
   }
   const double compute = number("compute_seconds");
   const double all = compute + number("push_seconds") + number("pull_seconds") + number("data_seconds");
-  evidence->measured = Measured{.compute_share = compute / all};
-  if (number("pushes_applied") > 0) evidence->measured->staleness = number("staleness_mean");
-  evidence->has_run = true;
+  evidence.measured = Measured{.compute_share = compute / all};
+  if (number("pushes_applied") > 0) evidence.measured->staleness = number("staleness_mean");
+  evidence.has_run = true;
   if (number("noise_updates") > 0) {
-    v1::GradientNoise& noise = evidence->noise.emplace();
+    v1::GradientNoise& noise = evidence.noise.emplace();
     noise.set_updates(static_cast<uint64_t>(number("noise_updates")));
     noise.set_trace(number("noise_trace"));
     noise.set_squared_gradient(number("noise_squared_gradient"));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/noise_scale.h"
+#include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
 
 namespace catchment {
@@ -21,7 +22,7 @@ absl::StatusOr<Scaling> Scale(const Evidence& evidence) {
     const absl::StatusOr<double> computing = ComputingShare(evidence, servers);
     // A small model cannot be split between many.
     if (absl::IsInvalidArgument(computing.status()) && servers > 1) break;
-    if (!computing.ok()) return computing.status();
+    RETURN_IF_ERROR(computing.status());
     if (!scaling.rows.empty() && *computing < kMoreEfficiency * scaling.rows.back().computing) break;
     scaling.rows.push_back({servers, *computing});
     if (*computing < kEfficiency) continue;
@@ -100,11 +101,9 @@ absl::StatusOr<Recommendations> Recommend(const Evidence& evidence,
         "the time of a step, which decides the cost of waiting, is not known: give --step, such as "
         "--step=lognormal:120ms:0.3, or the --out of a run that has trained for a minute");
   }
-  absl::StatusOr<Trials> trials = RunTrials(evidence, report);
-  if (!trials.ok()) return trials.status();
-  absl::StatusOr<Scaling> scaling = Scale(evidence);
-  if (!scaling.ok()) return scaling.status();
-  return Recommendations{*std::move(trials), *std::move(scaling), AdviseBatch(evidence)};
+  ASSIGN_OR_RETURN(Trials trials, RunTrials(evidence, report));
+  ASSIGN_OR_RETURN(Scaling scaling, Scale(evidence));
+  return Recommendations{std::move(trials), std::move(scaling), AdviseBatch(evidence)};
 }
 
 }  // namespace catchment

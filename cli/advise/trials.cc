@@ -12,6 +12,7 @@
 #include "cli/watch/advice.h"
 #include "common/base/memory.h"
 #include "common/base/noise_scale.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
@@ -122,18 +123,17 @@ void SetCourse(const Evidence& evidence, const JobFacts& facts, int64_t samples,
 }
 
 absl::StatusOr<RunResult> RunOne(const Candidate& candidate, uint64_t seed, const SimulationOptions& given) {
-  const absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("catchment-advise");
-  if (!directory.ok()) return directory.status();
+  ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Create("catchment-advise"));
   SimulationOptions options = given;
-  options.out_dir = directory->path();
+  options.out_dir = directory.path();
   v1::Job job = candidate.job;
   job.set_seed(seed);
   const absl::Status status = Simulate(job, options).status();
   if (!status.ok() && !absl::IsInternal(status)) return status;
-  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory->path() + "/summary.json");
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.path() + "/summary.json");
   if (!summary.ok()) return status.ok() ? summary.status() : status;
   RunResult result{.algorithm = candidate.preset, .workers = static_cast<int>(job.workers()), .seed = seed};
-  ReadResult(*summary, ReadTextFile(directory->path() + "/metrics.jsonl").value_or(""), &result);
+  ReadResult(*summary, ReadTextFile(directory.path() + "/metrics.jsonl").value_or(""), &result);
   result.diverged = HasDiverged(*summary) || (result.loss && !std::isfinite(*result.loss));
   result.done = status.ok() && !result.diverged;
   if (!result.done && !result.diverged) return status;
@@ -268,22 +268,20 @@ void Judge(Trials* trials) {
 
 absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
                                  const std::function<void(const std::string&)>& report) {
-  const absl::StatusOr<JobFacts> facts = JobFacts::Create(evidence.job, evidence.servers);
-  if (!facts.ok()) return facts.status();
+  ASSIGN_OR_RETURN(const JobFacts facts, JobFacts::Create(evidence.job, evidence.servers));
   Trials trials;
   std::vector<Candidate> candidates = Candidates(evidence, &trials.left_out);
   if (candidates.empty()) return absl::InvalidArgumentError(trials.left_out.front().reason);
-  Course course = CourseOf(evidence, *facts);
+  Course course = CourseOf(evidence, facts);
   SimulationOptions options = OptionsOf(evidence);
   const auto run = [&](Trial* trial) -> absl::Status {
     options.quadratic = course.quadratic;
-    SetCourse(evidence, *facts, course.samples, &trial->candidate.job);
-    absl::StatusOr<RunResult> result =
-        RunOne(trial->candidate, evidence.job.seed() + trial->runs.size(), options);
-    if (!result.ok()) return result.status();
-    report(absl::StrCat(NameOf(trial->candidate), ", seed ", result->seed, ": ",
-                        result->diverged ? "diverged" : Percent(result->accuracy.value_or(0))));
-    trial->runs.push_back(*std::move(result));
+    SetCourse(evidence, facts, course.samples, &trial->candidate.job);
+    ASSIGN_OR_RETURN(RunResult result,
+                     RunOne(trial->candidate, evidence.job.seed() + trial->runs.size(), options));
+    report(absl::StrCat(NameOf(trial->candidate), ", seed ", result.seed, ": ",
+                        result.diverged ? "diverged" : Percent(result.accuracy.value_or(0))));
+    trial->runs.push_back(std::move(result));
     return absl::OkStatus();
   };
   for (Candidate& candidate : candidates) {
@@ -298,7 +296,7 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
       trial.runs.clear();
       status = run(&trial);
     }
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     trials.trials.push_back(std::move(trial));
   }
   trials.quadratic = course.quadratic.has_value();
@@ -312,7 +310,7 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
       if (trials.trials[i].runs.size() >= kSeeds) continue;
       complete = false;
       while (trials.trials[i].runs.size() < kSeeds) {
-        if (absl::Status status = run(&trials.trials[i]); !status.ok()) return status;
+        RETURN_IF_ERROR(run(&trials.trials[i]));
       }
       Judge(&trials);
     }
@@ -323,17 +321,15 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
 }
 
 absl::StatusOr<double> ComputingShare(const Evidence& evidence, int servers) {
-  const absl::StatusOr<JobFacts> facts = JobFacts::Create(evidence.job, servers);
-  if (!facts.ok()) return facts.status();
+  ASSIGN_OR_RETURN(const JobFacts facts, JobFacts::Create(evidence.job, servers));
   SimulationOptions options = OptionsOf(evidence);
   options.servers = servers;
   options.start = {};
   options.quadratic = QuadraticModel{};
   v1::Job job = evidence.job;
-  SetCourse(evidence, *facts, kSteps * facts->period() * evidence.workers() * job.batch_size(), &job);
-  const absl::StatusOr<RunResult> run = RunOne(MakeCandidate(Candidate::kJob, job), job.seed(), options);
-  if (!run.ok()) return run.status();
-  return 1 - Trial{.candidate = {}, .runs = {*run}}.waiting();
+  SetCourse(evidence, facts, kSteps * facts.period() * evidence.workers() * job.batch_size(), &job);
+  ASSIGN_OR_RETURN(const RunResult run, RunOne(MakeCandidate(Candidate::kJob, job), job.seed(), options));
+  return 1 - Trial{.candidate = {}, .runs = {run}}.waiting();
 }
 
 }  // namespace catchment

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -30,15 +31,14 @@ std::string FindInPath(const std::string& program) {
 
 absl::StatusOr<std::string> Execute(const std::vector<std::string>& argv, const std::string& log,
                                     double seconds) {
-  if (absl::Status status = Delete(log); !status.ok()) return status;
+  RETURN_IF_ERROR(Delete(log));
   const std::string name = fs::path(argv.front()).filename().string();
-  absl::StatusOr<Process> process = Process::Start({name, argv, log});
-  if (!process.ok()) return process.status();
-  const std::optional<ProcessEnd> end = process->WaitFor(seconds);
-  if (end.has_value() && end->in_order()) return process->Output();
+  ASSIGN_OR_RETURN(Process process, Process::Start({name, argv, log}));
+  const std::optional<ProcessEnd> end = process.WaitFor(seconds);
+  if (end.has_value() && end->in_order()) return process.Output();
   const std::string how = end.has_value() ? ToString(*end) : absl::StrCat("no answer within ", seconds, " s");
   return absl::UnavailableError(
-      absl::StrCat(name, " failed (", how, "):", Quote(process->LastLines(kQuotedLines))));
+      absl::StrCat(name, " failed (", how, "):", Quote(process.LastLines(kQuotedLines))));
 }
 
 std::string Quote(const std::vector<std::string>& lines) {

@@ -6,6 +6,7 @@
 #include "cli/local/process.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/job/algorithm_facts.h"
@@ -93,7 +94,7 @@ absl::Status WriteReport(const Comparison& comparison, const std::string& direct
   const std::string html = directory + kReportPage, json = directory + kReportJson;
   absl::Status status = WriteFile(json, ReportJson(comparison, findings).dump(2) + "\n");
   status.Update(WriteFile(html, ReportPage(comparison, findings)));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   *out << Answer(comparison, findings) << '\n'
        << WhereSynchronousWins(findings) << "\n\nreport  " << html << "\nfigures " << json << '\n'
        << std::flush;
@@ -111,7 +112,7 @@ absl::Status Conclude(const Comparison& comparison, const std::string& directory
   }
   if (done == 0) return absl::UnavailableError("no run has finished, so there is nothing to report");
   *out << '\n';
-  if (absl::Status status = WriteReport(comparison, directory, out); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteReport(comparison, directory, out));
   const std::string all = Plural(comparison.runs.size(), "run");
   if (!diverged.empty()) {
     *out << '\n'

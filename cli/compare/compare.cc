@@ -12,6 +12,7 @@
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_launcher.h"
 #include "cli/job/read_job.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -32,11 +33,10 @@ std::string InitialWeights(const CompareOptions& options) {
 
 absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
                                  std::optional<ProgramDescription>* description) {
-  absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, signals, description);
-  if (!job.ok()) return job;
-  if (description->has_value()) job->mutable_model()->set_initial_weights(InitialWeights(options));
-  if (absl::Status status = ApplyOverrides(options.set, &*job); !status.ok()) return status;
-  if (!job->data().has_external() || job->data().external().test_samples() > 0) return job;
+  ASSIGN_OR_RETURN(v1::Job job, ReadJob(options.job, options.program, signals, description));
+  if (description->has_value()) job.mutable_model()->set_initial_weights(InitialWeights(options));
+  RETURN_IF_ERROR(ApplyOverrides(options.set, &job));
+  if (!job.data().has_external() || job.data().external().test_samples() > 0) return job;
   return absl::InvalidArgumentError(
       "data.external.test_samples: is 0, but runs are compared by their test scores; pass a test set to "
       "join()");
@@ -76,9 +76,8 @@ int RunCompareCommand(const std::vector<std::string>& args, const Streams& strea
   CommandLine line = CompareCommandLine(&options);
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
     SignalWaiter signals;
-    const absl::StatusOr<std::unique_ptr<Launcher>> launcher = MakeLauncher(options, &signals);
-    if (!launcher.ok()) return launcher.status();
-    return RunCompare(options, launcher->get(), &signals, streams);
+    ASSIGN_OR_RETURN(const std::unique_ptr<Launcher> launcher, MakeLauncher(options, &signals));
+    return RunCompare(options, launcher.get(), &signals, streams);
   });
 }
 

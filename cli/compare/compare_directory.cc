@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/local/run_directory.h"
 #include "cli/local/train_monitor.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -80,10 +81,9 @@ std::string DescribeDifference(const Json& before, const Json& now) {
 
 absl::StatusOr<CompareDirectory> CompareDirectory::Open(const std::string& path, bool overwrite,
                                                         const Json& record) {
-  absl::StatusOr<LockedDirectory> locked = LockedDirectory::Open(path, "catchment compare");
-  if (!locked.ok()) return locked.status();
-  CompareDirectory directory(*std::move(locked));
-  if (absl::Status status = directory.Prepare(overwrite, record); !status.ok()) return status;
+  ASSIGN_OR_RETURN(LockedDirectory locked, LockedDirectory::Open(path, "catchment compare"));
+  CompareDirectory directory(std::move(locked));
+  RETURN_IF_ERROR(directory.Prepare(overwrite, record));
   return directory;
 }
 
@@ -93,7 +93,7 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
   if (overwrite) {
     for (const std::string& old : {path + "/runs", path + "/search", path + kReportJson, path + kReportPage,
                                    record_path, initial_weights()}) {
-      if (absl::Status status = Delete(old); !status.ok()) return status;
+      RETURN_IF_ERROR(Delete(old));
     }
   }
   if (const absl::StatusOr<std::string> text = ReadTextFile(record_path); text.ok()) {
@@ -107,7 +107,7 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
   }
   // Writes the record completely or not at all; a comparison that is killed here starts again.
   const std::string unfinished = record_path + ".new";
-  if (absl::Status status = WriteFile(unfinished, record.dump(2) + "\n"); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteFile(unfinished, record.dump(2) + "\n"));
   std::error_code error;
   fs::rename(unfinished, record_path, error);
   if (!error) return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "cli/compare/kubernetes_run.h"
 #include "cli/compare/slurm_job.h"
 #include "cli/job/read_job.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/presets.h"
 
@@ -188,9 +189,9 @@ std::optional<absl::string_view> ValueFor(const std::string& path, absl::string_
 }
 
 absl::Status CheckLauncher(const CompareOptions& o) {
-  if (absl::Status status = CheckLauncherFlags(o); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckLauncherFlags(o));
   if (o.launcher == LauncherKind::kLocal) return absl::OkStatus();
-  if (absl::Status status = CheckForCluster(o); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckForCluster(o));
   return o.launcher == LauncherKind::kSlurm ? CheckForSlurm(o) : CheckForKubernetes(o);
 }
 
@@ -198,7 +199,7 @@ absl::Status Check(const CompareOptions& o) {
   if (o.algorithms.empty()) {
     return Refuse("--algorithms=A,B,... is required: presets such as sync,downpour,easgd");
   }
-  if (absl::Status status = CheckPlanFlags(o); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlanFlags(o));
   for (const v1::Straggler& straggler : o.stragglers) {
     if (straggler.worker() < static_cast<uint32_t>(o.workers.back())) continue;
     return Refuse(absl::StrCat("--straggler=", ToString(straggler), ": no run has a worker ",

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/job/job_facts.h"
+#include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 
@@ -33,7 +34,7 @@ absl::Status SetAlgorithm(const CompareOptions& options, const std::string& algo
       of_algorithm.push_back(set);
   }
   job->clear_algorithm();
-  if (absl::Status status = ApplyOverrides(of_algorithm, job); !status.ok()) return status;
+  RETURN_IF_ERROR(ApplyOverrides(of_algorithm, job));
   job->mutable_algorithm()->set_preset(algorithm);
   return absl::OkStatus();
 }
@@ -55,19 +56,17 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
     return absl::OkStatus();
   }
   if (options.budget.samples > 0) job->set_samples(options.budget.samples);
-  const absl::StatusOr<v1::Job> complete = Complete(*job);
-  if (!complete.ok()) return complete.status();
-  const absl::StatusOr<JobFacts> facts = JobFacts::Create(*complete, options.servers);
-  if (!facts.ok()) return facts.status();
-  if (share < 1 && !facts->knows_budget()) {
+  ASSIGN_OR_RETURN(const v1::Job complete, Complete(*job));
+  ASSIGN_OR_RETURN(const JobFacts facts, JobFacts::Create(complete, options.servers));
+  if (share < 1 && !facts.knows_budget()) {
     return absl::InvalidArgumentError(
         "epochs: a search uses a fraction of the budget, but the number of rows of data.table is unknown "
         "until a worker has read them; give the budget in samples, or add --search=none");
   }
-  if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
+  if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts.total_samples() * share)));
   // If the number of samples is unknown, so is that of epochs; the default interval is one epoch.
-  if (!job->evaluation().has_every_epochs() && (facts->knows_samples() || !facts->knows_budget())) {
-    const double epochs = facts->knows_samples() ? facts->epochs() : static_cast<double>(complete->epochs());
+  if (!job->evaluation().has_every_epochs() && (facts.knows_samples() || !facts.knows_budget())) {
+    const double epochs = facts.knows_samples() ? facts.epochs() : static_cast<double>(complete.epochs());
     job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * epochs / kEvaluations));
   }
   return absl::OkStatus();
@@ -78,14 +77,14 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
                                 const std::string& algorithm, int workers, uint64_t seed, double share,
                                 const Hyperparameters* hyperparameters) {
   v1::Job job = given;
-  if (absl::Status status = SetAlgorithm(options, algorithm, &job); !status.ok()) return status;
+  RETURN_IF_ERROR(SetAlgorithm(options, algorithm, &job));
   job.set_workers(workers);
   job.set_seed(seed);
   // No run is resumed: an interrupted run is repeated from its start.
   job.mutable_checkpoint()->set_every_updates(0);
   job.mutable_checkpoint()->set_every_seconds(0);
   SetStragglers(options.stragglers, &job);
-  if (absl::Status status = SetBudget(options, share, &job); !status.ok()) return status;
+  RETURN_IF_ERROR(SetBudget(options, share, &job));
   absl::StatusOr<v1::Job> complete = Complete(job);
   if (complete.ok() && hyperparameters != nullptr) {
     SetHyperparameters(*hyperparameters, &*complete);
@@ -174,8 +173,7 @@ absl::StatusOr<std::vector<PlannedSearch>> PlanSearches(const CompareOptions& op
       PlannedSearch search{algorithm, workers, Supported(options, given, algorithm, workers), {}};
       if (search.trials.size() < 2) continue;
       search.rungs = PlanRungsThatCost(static_cast<int>(search.trials.size()), kSearchCost);
-      const auto first = PlanTrial(options, given, search, 0, 0, search.rungs.front().share);
-      if (!first.ok()) return first.status();
+      RETURN_IF_ERROR(PlanTrial(options, given, search, 0, 0, search.rungs.front().share).status());
       searches.push_back(std::move(search));
     }
   }
@@ -192,14 +190,10 @@ absl::StatusOr<PlannedRun> PlanTrial(const CompareOptions& options, const v1::Jo
                  .seed = SearchSeed(options, given),
                  .seconds = options.budget.seconds * share,
                  .trial = ToString(tried)};
-  absl::StatusOr<v1::Job> job =
-      MakeJob(options, given, search.algorithm, search.workers, run.seed, share, &tried);
-  if (job.ok()) {
-    KeepLearningRate(&*job);
-    job = Complete(*job);
-  }
-  if (!job.ok()) return job.status();
-  run.job = *std::move(job);
+  ASSIGN_OR_RETURN(v1::Job job,
+                   MakeJob(options, given, search.algorithm, search.workers, run.seed, share, &tried));
+  KeepLearningRate(&job);
+  ASSIGN_OR_RETURN(run.job, Complete(job));
   return run;
 }
 

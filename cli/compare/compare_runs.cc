@@ -8,6 +8,7 @@
 #include "cli/compare/launcher.h"
 #include "cli/local/run_directory.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 
@@ -49,9 +50,8 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
 }
 
 absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDirectory& directory) {
-  absl::StatusOr<RunDirectory> prepared = RunDirectory::Open(directory.PathOf(run), StartMode::kOverwrite);
-  if (!prepared.ok()) return prepared;
-  if (absl::Status status = WriteFile(prepared->job(), JobText(run.job)); !status.ok()) return status;
+  ASSIGN_OR_RETURN(RunDirectory prepared, RunDirectory::Open(directory.PathOf(run), StartMode::kOverwrite));
+  RETURN_IF_ERROR(WriteFile(prepared.job(), JobText(run.job)));
   return prepared;
 }
 

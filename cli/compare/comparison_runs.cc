@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_runs.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -36,37 +37,33 @@ void AppendTrials(const PlannedSearch& planned, const SearchResult& result,
 }  // namespace
 
 absl::Status ComparisonRuns::Run() {
-  if (const auto plan = MakePlan(options_, given_, {}); !plan.ok()) return plan.status();
-  if (absl::Status status = Search(); !status.ok()) return status;
-  absl::StatusOr<ComparePlan> plan = MakePlan(options_, given_, found_);
-  if (!plan.ok()) return plan.status();
-  plan_ = *std::move(plan);
+  RETURN_IF_ERROR(MakePlan(options_, given_, {}).status());
+  RETURN_IF_ERROR(Search());
+  ASSIGN_OR_RETURN(plan_, MakePlan(options_, given_, found_));
   return RunMissing(plan_.runs, directory_, launcher_, streams_, &signal_);
 }
 
 absl::Status ComparisonRuns::Search() {
-  const absl::StatusOr<std::vector<PlannedSearch>> planned = PlanSearches(options_, given_);
-  if (!planned.ok()) return planned.status();
-  if (planned->empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<PlannedSearch> planned, PlanSearches(options_, given_));
+  if (planned.empty()) return absl::OkStatus();
   std::vector<catchment::Search> searches;
   double cost = 0;
-  for (const PlannedSearch& one : *planned) {
+  for (const PlannedSearch& one : planned) {
     cost += CostOf(one.rungs);
     searches.push_back({absl::StrCat(one.algorithm, ", ", Plural(one.workers, "worker")), one.rungs,
                         [this, &one](int trial, int rung, double share) {
                           return PlanTrial(options_, given_, one, trial, rung, share);
                         }});
   }
-  *streams_.out << "searching for " << Plural(planned->size(), "learning rate") << ", which costs as much as "
+  *streams_.out << "searching for " << Plural(planned.size(), "learning rate") << ", which costs as much as "
                 << Plural(std::llround(cost), "more run") << "; --search=none keeps those of the job\n"
                 << std::flush;
-  const absl::StatusOr<std::vector<SearchResult>> results =
-      RunSearches(searches, directory_, launcher_, streams_, &signal_);
-  if (!results.ok()) return results.status();
-  for (size_t i = 0; i < planned->size(); ++i) {
-    const PlannedSearch& one = (*planned)[i];
-    AppendTrials(one, (*results)[i], &trials_);
-    const int best = (*results)[i].halving.best;
+  ASSIGN_OR_RETURN(const std::vector<SearchResult> results,
+                   RunSearches(searches, directory_, launcher_, streams_, &signal_));
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const PlannedSearch& one = planned[i];
+    AppendTrials(one, results[i], &trials_);
+    const int best = results[i].halving.best;
     if (best < 0) continue;
     found_[{one.algorithm, one.workers}] = one.trials[best];
     *streams_.out << one.algorithm << ", " << Plural(one.workers, "worker") << ": "

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_runs.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -68,14 +69,13 @@ absl::Status KubectlLauncher::Launch(std::vector<PlannedRun> runs, const Followi
                                      int* signal) {
   progress_ = progress;
   log_ = directory.path() + "/kubectl.log";
-  const absl::StatusOr<std::string> active = FindRun(Absolute(directory.path()));
-  if (!active.ok()) return active.status();
+  ASSIGN_OR_RETURN(const std::string active, FindRun(Absolute(directory.path())));
   applied_.clear();
   const auto first = std::stable_partition(runs.begin(), runs.end(), [&](const PlannedRun& run) {
     const std::string path = Absolute(directory.PathOf(run));
-    return path == *active && ReadTextFile(path + kManifestJob).value_or("") == JobText(run.job);
+    return path == active && ReadTextFile(path + kManifestJob).value_or("") == JobText(run.job);
   });
-  if (first != runs.begin()) applied_ = *active;
+  if (first != runs.begin()) applied_ = active;
   return SequentialLauncher::Launch(std::move(runs), following, directory, progress, signal);
 }
 
@@ -105,22 +105,19 @@ absl::Status KubectlLauncher::Train(const PlannedRun& run, const CompareDirector
   } else if (absl::Status status = Apply(run, directory, path); !status.ok()) {
     return status;
   }
-  const absl::StatusOr<std::string> result = AwaitEnd(path, signal);
-  if (!result.ok()) return result.status();
+  ASSIGN_OR_RETURN(const std::string result, AwaitEnd(path, signal));
   progress->Begin(LabelOf(run));
-  progress->End(*result);
+  progress->End(result);
   return DeleteRun(path);
 }
 
 absl::Status KubectlLauncher::Apply(const PlannedRun& run, const CompareDirectory& directory,
                                     const std::string& path) const {
-  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(run, directory); !prepared.ok()) {
-    return prepared.status();
-  }
-  if (absl::Status status = WriteManifests(options_, run, path); !status.ok()) return status;
+  RETURN_IF_ERROR(PrepareRun(run, directory).status());
+  RETURN_IF_ERROR(WriteManifests(options_, run, path));
   // An earlier run whose command was killed before it had deleted all of it has the same names.
-  if (absl::Status status = DeleteRun(path); !status.ok()) return status;
-  if (absl::Status status = Kubectl({"apply", "-k", path + kManifests}).status(); !status.ok()) return status;
+  RETURN_IF_ERROR(DeleteRun(path));
+  RETURN_IF_ERROR(Kubectl({"apply", "-k", path + kManifests}).status());
   progress_->Note(absl::StrCat(LabelOf(run), ": applied; `kubectl get pods` shows its Pods"));
   return absl::OkStatus();
 }
@@ -161,15 +158,13 @@ bool KubectlLauncher::WorkersFailed() const {
 }
 
 absl::Status KubectlLauncher::CollectResults(const std::string& path) const {
-  const absl::StatusOr<std::string> output = InServer(ListResults());
-  if (!output.ok()) return output.status();
+  ASSIGN_OR_RETURN(const std::string output, InServer(ListResults()));
   CollectLogs(path);
-  for (const std::string& file : ResultsIn(*output)) {
+  for (const std::string& file : ResultsIn(output)) {
     const std::string unfinished = absl::StrCat(path, "/", file, ".new");
-    if (absl::Status status = Delete(unfinished); !status.ok()) return status;
-    const absl::StatusOr<std::string> copied =
-        Kubectl({"cp", absl::StrCat(kMaster, ":/out/", file), unfinished, "--container=server"});
-    if (!copied.ok()) return copied.status();
+    RETURN_IF_ERROR(Delete(unfinished));
+    RETURN_IF_ERROR(
+        Kubectl({"cp", absl::StrCat(kMaster, ":/out/", file), unfinished, "--container=server"}).status());
     std::error_code error;
     if (!fs::is_regular_file(fs::symlink_status(unfinished, error))) {
       return absl::UnavailableError(absl::StrCat("/out/", file, " is not a regular file"));

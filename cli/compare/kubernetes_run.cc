@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "nlohmann/json.hpp"
 
@@ -33,7 +34,7 @@ std::string Quoted(const std::string& text) { return nlohmann::json(text).dump()
 }  // namespace
 
 absl::Status CheckForKubernetes(const CompareOptions& options) {
-  if (absl::Status status = CheckSite(options.kubernetes); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSite(options.kubernetes));
   if (!options.overlay.empty() && !fs::exists(options.overlay + "/kustomization.yaml")) {
     return Refuse(absl::StrCat("--overlay=", options.overlay, ": there is no ", options.overlay,
                                "/kustomization.yaml; it has `kind: Component` and your patches"));
@@ -68,7 +69,7 @@ absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run
       {absl::StrCat(kManifests, "/run.yaml"), Manifests(job)},
       {absl::StrCat(kManifests, "/kustomization.yaml"), kustomization}};
   for (const auto& [name, text] : files) {
-    if (absl::Status status = WriteFile(directory + name, text); !status.ok()) return status;
+    RETURN_IF_ERROR(WriteFile(directory + name, text));
   }
   return absl::OkStatus();
 }

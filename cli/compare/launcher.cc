@@ -6,6 +6,7 @@
 #include "cli/compare/kubectl_launcher.h"
 #include "cli/compare/local_launcher.h"
 #include "cli/compare/slurm_launcher.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 
@@ -13,7 +14,7 @@ absl::Status SequentialLauncher::Launch(std::vector<PlannedRun> runs, const Foll
                                         const CompareDirectory& directory, CompareProgress* progress,
                                         int* signal) {
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (absl::Status status = Train(runs[i], directory, progress, signal); !status.ok()) return status;
+    RETURN_IF_ERROR(Train(runs[i], directory, progress, signal));
     std::vector<PlannedRun> next = following(runs[i]);
     runs.insert(runs.end(), std::make_move_iterator(next.begin()), std::make_move_iterator(next.end()));
   }
@@ -23,9 +24,8 @@ absl::Status SequentialLauncher::Launch(std::vector<PlannedRun> runs, const Foll
 absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(const CompareOptions& options, SignalWaiter* signals) {
   if (options.launcher == LauncherKind::kSlurm) return SlurmLauncher::Create(options, signals);
   if (options.launcher == LauncherKind::kKubernetes) return KubectlLauncher::Create(options, signals);
-  absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
-  if (!daemons.ok()) return daemons.status();
-  return std::make_unique<LocalLauncher>(options, *std::move(daemons),
+  ASSIGN_OR_RETURN(DaemonPaths daemons, FindOwnDaemons());
+  return std::make_unique<LocalLauncher>(options, std::move(daemons),
                                          TrainBounds{.stall = options.stall_seconds}, signals);
 }
 

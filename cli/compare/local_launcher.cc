@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 
@@ -24,19 +25,18 @@ ClusterPlan LocalLauncher::PlanCluster(const PlannedRun& run, const RunDirectory
 
 absl::Status LocalLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
                                   CompareProgress* progress, int* signal) {
-  const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
-  if (!directory.ok()) return directory.status();
+  ASSIGN_OR_RETURN(const RunDirectory directory, PrepareRun(run, comparison));
   TrainBounds bounds = bounds_;
   bounds.train = run.seconds;
   progress->Begin(LabelOf(run));
   const absl::StatusOr<TrainOutcome> outcome =
-      RunCluster(PlanCluster(run, *directory), bounds, signals_, progress);
+      RunCluster(PlanCluster(run, directory), bounds, signals_, progress);
   if (absl::IsAborted(outcome.status())) *signal = SIGINT;
   if (outcome.ok()) *signal = outcome->signal;
   if (*signal != 0) return absl::AbortedError("interrupted");
-  DeleteCheckpoints(directory->path());
+  DeleteCheckpoints(directory.path());
   const absl::Status status = outcome.ok() ? outcome->status : outcome.status();
-  progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
+  progress->End(status.ok() ? ResultLine(directory.path()) : absl::StrCat("failed: ", status.message()));
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/local/process.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -148,10 +149,8 @@ absl::StatusOr<FoundRun> ReadRun(const std::string& directory) {
     return absl::NotFoundError(
         absl::StrCat(directory, " holds no run that has ended: ", summary.status().message()));
   }
-  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory);
-  if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
-  if (!job.ok()) return job.status();
-  run.job = *std::move(job);
+  ASSIGN_OR_RETURN(v1::Job job, LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory));
+  ASSIGN_OR_RETURN(run.job, FillDefaultsAndValidate(std::move(job)));
   ReadResult(*summary, ReadTextFile(directory + "/metrics.jsonl").value_or(""), &run.result);
   const std::string phase = TextOrEmpty(*summary, "phase");
   run.result.done = phase == "DONE" || phase == "STOPPED";
@@ -268,18 +267,17 @@ struct ReportOptions {
 
 absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::string>& args,
                            const Streams& streams) {
-  absl::StatusOr<Comparison> comparison = CollectRuns(options.directories);
-  if (!comparison.ok()) return comparison.status();
-  comparison->command = ShellCommand("catchment report", args);
-  comparison->wanted_target = options.target;
-  const bool any = std::any_of(comparison->runs.begin(), comparison->runs.end(),
+  ASSIGN_OR_RETURN(Comparison comparison, CollectRuns(options.directories));
+  comparison.command = ShellCommand("catchment report", args);
+  comparison.wanted_target = options.target;
+  const bool any = std::any_of(comparison.runs.begin(), comparison.runs.end(),
                                [](const RunResult& run) { return run.done; });
   if (!any) return absl::UnavailableError("no run has finished, so there is nothing to report");
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error)
     return absl::PermissionDeniedError(absl::StrCat("cannot create ", options.out, ": ", error.message()));
-  if (absl::Status status = WriteReport(*comparison, options.out, streams.out); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteReport(comparison, options.out, streams.out));
   return 0;
 }
 
@@ -315,20 +313,18 @@ std::vector<std::string> NameJobs(const std::vector<v1::Job>& jobs) {
 absl::StatusOr<Comparison> CollectRuns(const std::vector<std::string>& directories) {
   std::vector<FoundRun> runs;
   for (const std::string& directory : directories) {
-    const absl::StatusOr<std::vector<std::string>> found = RunsIn(directory);
-    if (!found.ok()) return found.status();
-    for (const std::string& one : *found) {
-      absl::StatusOr<FoundRun> run = ReadRun(one);
-      if (!run.ok()) return run.status();
-      runs.push_back(*std::move(run));
+    ASSIGN_OR_RETURN(const std::vector<std::string> found, RunsIn(directory));
+    for (const std::string& one : found) {
+      ASSIGN_OR_RETURN(FoundRun run, ReadRun(one));
+      runs.push_back(std::move(run));
     }
   }
-  if (absl::Status status = CheckSameModel(runs); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSameModel(runs));
   std::vector<v1::Job> jobs;
   for (const FoundRun& run : runs) jobs.push_back(run.job);
   const std::vector<std::string> names = NameJobs(jobs);
   for (size_t i = 0; i < runs.size(); ++i) runs[i].result.algorithm = names[i];
-  if (absl::Status status = CheckDistinct(runs); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckDistinct(runs));
   return Describe(std::move(runs));
 }
 

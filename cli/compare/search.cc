@@ -10,6 +10,7 @@
 #include "cli/compare/compare_runs.h"
 #include "cli/compare/launcher.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -128,9 +129,7 @@ absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>&
           std::find_if(open.begin(), open.end(), [&](OpenSearch& one) { return one.End(ended); });
       return begin(&*search);
     };
-    if (absl::Status status = launcher->Launch(std::move(first), following, directory, &progress, signal);
-        !status.ok())
-      return status;
+    RETURN_IF_ERROR(launcher->Launch(std::move(first), following, directory, &progress, signal));
   }
   std::vector<SearchResult> results;
   results.reserve(open.size());

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -27,7 +28,7 @@ absl::Status CheckForSlurm(const CompareOptions& options) {
         "environment");
   }
   for (const int workers : options.workers) {
-    if (const auto layout = LayOut(options.slurm, workers); !layout.ok()) return layout.status();
+    RETURN_IF_ERROR(LayOut(options.slurm, workers).status());
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "cli/local/local_cluster.h"
 #include "cli/local/run_directory.h"
 #include "cli/report/run_result.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -20,9 +21,8 @@ namespace fs = std::filesystem;
 constexpr int kMaxSubmissions = 5;  // of one run by one command
 
 absl::StatusOr<SlurmQueue> ReadQueue(const SlurmPrograms& programs, const std::string& directory) {
-  const absl::StatusOr<std::string> output = Execute(SqueueCommand(programs), directory + "/squeue.log");
-  if (!output.ok()) return output.status();
-  return ParseQueue(*output);
+  ASSIGN_OR_RETURN(const std::string output, Execute(SqueueCommand(programs), directory + "/squeue.log"));
+  return ParseQueue(output);
 }
 
 // Returns the number of the job that was last submitted for the run in this directory; empty if there is
@@ -71,9 +71,8 @@ absl::StatusOr<SlurmPrograms> FindPrograms() {
                                             " in PATH; run the command on a login node of the cluster, or "
                                             "leave out --launcher to train on this machine"));
   }
-  const absl::StatusOr<std::string> here = OwnDirectory();
-  if (!here.ok()) return here.status();
-  programs.script = (fs::path(*here).parent_path() / "deploy/slurm/catchment.sbatch").string();
+  ASSIGN_OR_RETURN(const std::string here, OwnDirectory());
+  programs.script = (fs::path(here).parent_path() / "deploy/slurm/catchment.sbatch").string();
   if (fs::exists(programs.script)) return programs;
   return absl::NotFoundError(absl::StrCat(
       "--launcher=slurm: no ", programs.script,
@@ -93,11 +92,10 @@ absl::Status CheckNoJobs(const std::string& out) {
   SlurmPrograms programs;
   programs.squeue = FindInPath("squeue");
   if (jobs.empty() || programs.squeue.empty()) return absl::OkStatus();
-  const absl::StatusOr<SlurmQueue> queue = ReadQueue(programs, out);
-  if (!queue.ok()) return queue.status();
-  jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
-                            [&](const std::string& job) { return !IsActive(*queue, job); }),
-             jobs.end());
+  ASSIGN_OR_RETURN(const SlurmQueue queue, ReadQueue(programs, out));
+  jobs.erase(
+      std::remove_if(jobs.begin(), jobs.end(), [&](const std::string& job) { return !IsActive(queue, job); }),
+      jobs.end());
   if (jobs.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("--overwrite: Slurm jobs that write to ", out,
                                                     " have not ended; cancel them with `scancel ",
@@ -106,9 +104,8 @@ absl::Status CheckNoJobs(const std::string& out) {
 
 absl::StatusOr<std::unique_ptr<Launcher>> SlurmLauncher::Create(const CompareOptions& options,
                                                                 SignalWaiter* signals) {
-  absl::StatusOr<SlurmPrograms> programs = FindPrograms();
-  if (!programs.ok()) return programs.status();
-  return std::make_unique<SlurmLauncher>(options, *std::move(programs), SlurmBounds(), signals);
+  ASSIGN_OR_RETURN(SlurmPrograms programs, FindPrograms());
+  return std::make_unique<SlurmLauncher>(options, std::move(programs), SlurmBounds(), signals);
 }
 
 absl::Status SlurmLauncher::Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
@@ -118,19 +115,15 @@ absl::Status SlurmLauncher::Launch(std::vector<PlannedRun> runs, const Following
   following_ = &following;
   open_.clear();
   submit_ = true;
-  absl::StatusOr<SlurmQueue> queue = ReadQueue(programs_, directory.path());
-  if (!queue.ok()) return queue.status();
-  queue_ = *std::move(queue);
+  ASSIGN_OR_RETURN(queue_, ReadQueue(programs_, directory.path()));
   for (PlannedRun& run : runs) {
-    if (absl::Status status = Open(std::move(run), directory); !status.ok()) return status;
+    RETURN_IF_ERROR(Open(std::move(run), directory));
   }
   while (true) {
-    if (absl::Status status = SubmitAll(directory); !status.ok()) return status;
+    RETURN_IF_ERROR(SubmitAll(directory));
     if (open_.empty()) return absl::OkStatus();
-    queue = AwaitQueue(directory, signal);
-    if (!queue.ok()) return queue.status();
-    queue_ = *std::move(queue);
-    if (absl::Status status = Update(directory); !status.ok()) return status;
+    ASSIGN_OR_RETURN(queue_, AwaitQueue(directory, signal));
+    RETURN_IF_ERROR(Update(directory));
   }
 }
 
@@ -155,7 +148,7 @@ absl::Status SlurmLauncher::SubmitAll(const CompareDirectory& directory) {
     bool any = false;
     for (OpenRun& open : open_) {
       if (open.job.empty()) {
-        if (absl::Status status = Submit(directory, &open); !status.ok()) return status;
+        RETURN_IF_ERROR(Submit(directory, &open));
       }
       any = any || !open.job.empty();
     }
@@ -166,22 +159,19 @@ absl::Status SlurmLauncher::SubmitAll(const CompareDirectory& directory) {
       std::string result = absl::StrCat("failed: ", open.refusal);
       refused.emplace_back(std::move(open), std::move(result));
     }
-    if (absl::Status status = EndAll(refused, directory); !status.ok()) return status;
+    RETURN_IF_ERROR(EndAll(refused, directory));
     submit_ = !open_.empty();
   }
   return absl::OkStatus();
 }
 
 absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* open) const {
-  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(open->run, directory); !prepared.ok()) {
-    return prepared.status();
-  }
-  const absl::StatusOr<SlurmLayout> layout = LayOut(options_.slurm, open->run.workers);
-  if (!layout.ok()) return layout.status();
+  RETURN_IF_ERROR(PrepareRun(open->run, directory).status());
+  ASSIGN_OR_RETURN(const SlurmLayout layout, LayOut(options_.slurm, open->run.workers));
   // The record of the job is what sbatch itself has written, so that it is there even if this command is
   // killed.
   const absl::StatusOr<std::string> output =
-      Execute(SbatchCommand(programs_, options_, *layout, open->run, open->path), open->path + kSbatchLog);
+      Execute(SbatchCommand(programs_, options_, layout, open->run, open->path), open->path + kSbatchLog);
   open->job = output.ok() ? ParseJobId(*output) : "";
   if (open->job.empty()) {
     open->refusal = output.ok() ? absl::StrCat("sbatch printed no number of a job:",
@@ -229,7 +219,7 @@ absl::Status SlurmLauncher::Update(const CompareDirectory& directory) {
       open_.push_back(std::move(open));
     }
   }
-  if (absl::Status status = EndAll(ended, directory); !status.ok()) return status;
+  RETURN_IF_ERROR(EndAll(ended, directory));
   // The other jobs would fail in the same way.
   if (!error.ok()) CancelAll();
   return error;
@@ -266,7 +256,7 @@ absl::Status SlurmLauncher::EndAll(const std::vector<std::pair<OpenRun, std::str
     progress_->End(result);
     DeleteCheckpoints(open.path);
     for (PlannedRun& run : (*following_)(open.run)) {
-      if (absl::Status status = Open(std::move(run), directory); !status.ok()) return status;
+      RETURN_IF_ERROR(Open(std::move(run), directory));
     }
   }
   return absl::OkStatus();

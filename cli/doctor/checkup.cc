@@ -27,6 +27,7 @@
 #include "common/base/memory.h"
 #include "common/base/open_files.h"
 #include "common/base/processors.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/checkpoint/atomic_file.h"
@@ -89,7 +90,7 @@ absl::StatusOr<double> MeasureWriting(const std::string& directory) {
     status = (*file)->Write(megabyte.data(), megabyte.size());
   if (status.ok()) status = (*file)->Commit();
   const double seconds = clock.Now() - begin;
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   unlink(path.c_str());
   return 1e6 * kMegabytes / seconds;
 }

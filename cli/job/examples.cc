@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/job/commands.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/text_format.h"
@@ -36,8 +37,9 @@ absl::Status CheckNothingDiffers(const std::string& directory) {
     const std::string path = absl::StrCat(directory, "/", file.path);
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
+    // g++ 12 takes the size of a string that is moved out of here for the largest one.
     const absl::StatusOr<std::string> present = ReadTextFile(path);
-    if (!present.ok()) return present.status();
+    RETURN_IF_ERROR(present.status());
     if (*present == file.content) continue;
     return absl::AlreadyExistsError(
         absl::StrCat(path, " exists with different content than the example; choose another directory"));
@@ -48,8 +50,8 @@ absl::Status CheckNothingDiffers(const std::string& directory) {
 absl::Status Write(const std::string& directory, const ExampleFile& file) {
   namespace fs = std::filesystem;
   const std::string path = absl::StrCat(directory, "/", file.path);
-  if (absl::Status status = CreateDirectories(fs::path(path).parent_path()); !status.ok()) return status;
-  if (absl::Status status = WriteFile(path, std::string(file.content)); !status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(fs::path(path).parent_path()));
+  RETURN_IF_ERROR(WriteFile(path, std::string(file.content)));
   if (!absl::EndsWith(path, ".sh")) return absl::OkStatus();
   std::error_code error;
   fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add, error);
@@ -58,9 +60,9 @@ absl::Status Write(const std::string& directory, const ExampleFile& file) {
 }
 
 absl::StatusOr<int> WriteExamples(const std::string& directory, std::ostream* out) {
-  if (absl::Status status = CheckNothingDiffers(directory); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckNothingDiffers(directory));
   for (const ExampleFile& file : ExampleFiles()) {
-    if (absl::Status status = Write(directory, file); !status.ok()) return status;
+    RETURN_IF_ERROR(Write(directory, file));
   }
   *out << Plural(ExampleFiles().size(), "file") << " in " << directory << "; to begin: catchment train "
        << directory << "/drawn_digits.textproto --workers=2\n";

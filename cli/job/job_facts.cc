@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/rounding.h"
+#include "common/base/status_macros.h"
 #include "common/codec/codec.h"
 #include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
@@ -29,11 +30,9 @@ int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
 
 absl::StatusOr<JobFacts> JobFacts::Create(const v1::Job& job, int servers) {
   const DataShape shape = ShapeOf(job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), shape.input, shape.target);
-  if (!layers.ok()) return layers.status();
-  absl::StatusOr<ParameterLayout> layout = LayoutOf(job, ListTensors(*layers), servers);
-  if (!layout.ok()) return layout.status();
-  return JobFacts(job, *std::move(layers), *std::move(layout));
+  ASSIGN_OR_RETURN(std::vector<LayerShape> layers, InferShapes(job.model(), shape.input, shape.target));
+  ASSIGN_OR_RETURN(ParameterLayout layout, LayoutOf(job, ListTensors(layers), servers));
+  return JobFacts(job, std::move(layers), std::move(layout));
 }
 
 int64_t JobFacts::period() const { return PaceOf(job_).steps_per_version; }

@@ -6,6 +6,7 @@
 #include "cli/job/commands.h"
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
+#include "common/base/status_macros.h"
 #include "common/program/command_line.h"
 
 namespace catchment {
@@ -81,12 +82,10 @@ CommandLine MakeCommandLine(Options* o) {
 }
 
 absl::StatusOr<v1::Job> ReadKubernetesJob(const Options& options) {
-  absl::StatusOr<v1::Job> job = LoadCompleteJob(options.job, options.set, options.workers);
-  if (!job.ok()) return job.status();
-  if (absl::Status status = CheckModelForKubernetes(*job); !status.ok()) return status;
+  ASSIGN_OR_RETURN(v1::Job job, LoadCompleteJob(options.job, options.set, options.workers));
+  RETURN_IF_ERROR(CheckModelForKubernetes(job));
   // Splits the weights between the servers, which may be too many.
-  if (const auto facts = JobFacts::Create(*job, options.manifests.servers); !facts.ok())
-    return facts.status();
+  RETURN_IF_ERROR(JobFacts::Create(job, options.manifests.servers).status());
   return job;
 }
 

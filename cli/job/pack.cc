@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/job/commands.h"
 #include "cli/job/read_job.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/data_sources.h"
@@ -53,7 +54,7 @@ absl::Status WriteSet(const std::string& prefix, const Dataset& data, int64_t ro
   for (int64_t begin = 0; begin < data.size(); begin += rows_per_shard, ++shard) {
     const int64_t end = std::min(data.size(), begin + rows_per_shard);
     const std::string path = absl::StrFormat("%s-%05d.shard", prefix, shard);
-    if (absl::Status status = WriteShard(path, data, begin, end); !status.ok()) return status;
+    RETURN_IF_ERROR(WriteShard(path, data, begin, end));
   }
   return absl::OkStatus();
 }
@@ -99,26 +100,23 @@ v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::str
 }
 
 absl::StatusOr<int> Pack(const Options& options, const DataPaths& paths, std::ostream* out) {
-  const absl::StatusOr<v1::Job> job = LoadCompleteJob(options.job, options.set, 0);
-  if (!job.ok()) return job.status();
-  if (job->data().has_synthetic()) {
+  ASSIGN_OR_RETURN(const v1::Job job, LoadCompleteJob(options.job, options.set, 0));
+  if (job.data().has_synthetic()) {
     return absl::InvalidArgumentError("data.synthetic has samples without content; there is nothing to pack");
   }
-  if (job->data().has_external()) {
+  if (job.data().has_external()) {
     return absl::InvalidArgumentError(
         "data.external has samples that a program loads; there is nothing to pack");
   }
-  if (absl::Status status = CreateDirectories(options.out); !status.ok()) return status;
-  if (absl::Status status = CheckHasNoShards(options.out); !status.ok()) return status;
-  const absl::StatusOr<DataSets> sets = LoadData(*job, paths);
-  if (!sets.ok()) return sets.status();
+  RETURN_IF_ERROR(CreateDirectories(options.out));
+  RETURN_IF_ERROR(CheckHasNoShards(options.out));
+  ASSIGN_OR_RETURN(const DataSets sets, LoadData(job, paths));
   const std::string directory = std::filesystem::absolute(options.out).lexically_normal();
-  absl::Status status = WriteSet(directory + "/train", sets->train, options.rows_per_shard);
-  if (status.ok()) status = WriteSet(directory + "/test", sets->test, options.rows_per_shard);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(WriteSet(directory + "/train", sets.train, options.rows_per_shard));
+  RETURN_IF_ERROR(WriteSet(directory + "/test", sets.test, options.rows_per_shard));
   std::string text;
-  google::protobuf::TextFormat::PrintToString(PackedData(job->data(), *sets, directory), &text);
-  *out << "# " << Plural(sets->train.size(), "row") << " for training, " << Count(sets->test.size())
+  google::protobuf::TextFormat::PrintToString(PackedData(job.data(), sets, directory), &text);
+  *out << "# " << Plural(sets.train.size(), "row") << " for training, " << Count(sets.test.size())
        << " for tests. In the job, instead of its own data:\ndata {\n";
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
     *out << "  " << line << '\n';

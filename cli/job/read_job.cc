@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/local/process.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -35,28 +36,26 @@ absl::Status NoDescription(const std::string& command, const std::string& how,
 
 absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& command,
                                                            SignalWaiter* signals) {
-  absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("catchment-program");
-  if (!directory.ok()) return directory.status();
-  ProgramDescription description(*std::move(directory));
-  absl::Status status = description.Run(command, signals);
-  if (status.ok()) status = description.Read(command);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(TemporaryDirectory directory, TemporaryDirectory::Create("catchment-program"));
+  ProgramDescription description(std::move(directory));
+  RETURN_IF_ERROR(description.Run(command, signals));
+  RETURN_IF_ERROR(description.Read(command));
   return description;
 }
 
 absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* signals) const {
-  absl::StatusOr<Process> process = Process::Start({.name = "the program",
-                                                    .argv = {"/bin/sh", "-c", command},
-                                                    .log = directory_.path() + "/log",
-                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()}});
-  if (!process.ok()) return process.status();
+  ASSIGN_OR_RETURN(Process process,
+                   Process::Start({.name = "the program",
+                                   .argv = {"/bin/sh", "-c", command},
+                                   .log = directory_.path() + "/log",
+                                   .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()}}));
   std::optional<ProcessEnd> end;
-  while (!(end = process->WaitFor(kLookSeconds)).has_value()) {
+  while (!(end = process.WaitFor(kLookSeconds)).has_value()) {
     const int signal = signals == nullptr ? 0 : signals->Wait(kLookSeconds);
     if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
   }
   if (end->in_order()) return absl::OkStatus();
-  return NoDescription(command, absl::StrCat("ended (", ToString(*end), ")"), process->LastLines(kTailLines));
+  return NoDescription(command, absl::StrCat("ended (", ToString(*end), ")"), process.LastLines(kTailLines));
 }
 
 absl::Status ProgramDescription::Read(const std::string& command) {
@@ -66,7 +65,7 @@ absl::Status ProgramDescription::Read(const std::string& command) {
     const absl::StatusOr<std::string> log = ReadTextFile(directory_.path() + "/log");
     return NoDescription(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
   }
-  if (absl::Status status = ParseText(*text, file, "", &part_); !status.ok()) return status;
+  RETURN_IF_ERROR(ParseText(*text, file, "", &part_));
   part_.mutable_model()->set_initial_weights(WeightsFile(directory_.path()));
   return absl::OkStatus();
 }
@@ -89,9 +88,7 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
                                 std::optional<ProgramDescription>* description) {
   v1::Job job;
   if (!path.empty()) {
-    absl::StatusOr<v1::Job> read = LoadJob(path, {});
-    if (!read.ok()) return read.status();
-    job = *std::move(read);
+    ASSIGN_OR_RETURN(job, LoadJob(path, {}));
   }
   if (program.empty() || job.model().has_external()) return job;
   if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
@@ -99,25 +96,23 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
         "model, data: the program of --program defines both; remove them from the job file, or omit "
         "--program");
   }
-  absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(program, signals);
-  if (!asked.ok()) return asked.status();
-  description->emplace(*std::move(asked));
+  ASSIGN_OR_RETURN(ProgramDescription asked, ProgramDescription::Ask(program, signals));
+  description->emplace(std::move(asked));
   v1::Job described = (*description)->part();
   described.MergeFrom(job);
   return described;
 }
 
 absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers) {
-  absl::StatusOr<v1::Job> job = LoadJob(path, {});
-  if (!job.ok()) return job.status();
-  return CompleteJob(*std::move(job), std::move(set), workers);
+  ASSIGN_OR_RETURN(v1::Job job, LoadJob(path, {}));
+  return CompleteJob(std::move(job), std::move(set), workers);
 }
 
 absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, int workers) {
   const bool overridden = std::any_of(set.begin(), set.end(),
                                       [](const std::string& s) { return absl::StartsWith(s, "workers="); });
   if (workers > 0 && !overridden) set.push_back(absl::StrCat("workers=", workers));
-  if (absl::Status status = ApplyOverrides(set, &job); !status.ok()) return status;
+  RETURN_IF_ERROR(ApplyOverrides(set, &job));
   return FillDefaultsAndValidate(std::move(job));
 }
 

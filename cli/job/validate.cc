@@ -7,6 +7,7 @@
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
@@ -65,18 +66,14 @@ CommandLine MakeCommandLine(Options* o) {
 // Returns the explanation, and in *complete the text of the job with the changes and all defaults.
 absl::StatusOr<std::string> Explain(const Options& options, std::string* complete) {
   std::optional<ProgramDescription> description;
-  absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, /*signals=*/nullptr, &description);
-  if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
-  if (!job.ok()) return job.status();
+  ASSIGN_OR_RETURN(v1::Job job, ReadJob(options.job, options.program, /*signals=*/nullptr, &description));
+  ASSIGN_OR_RETURN(job, CompleteJob(std::move(job), options.set, options.workers));
   if (description.has_value() && !options.write.empty()) {
-    if (absl::Status status = description->KeepWeights(options.write + ".safetensors", &*job); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(description->KeepWeights(options.write + ".safetensors", &job));
   }
-  const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
-  if (!facts.ok()) return facts.status();
-  *complete = JobText(*job);
-  return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts);
+  ASSIGN_OR_RETURN(const JobFacts facts, JobFacts::Create(job, options.servers));
+  *complete = JobText(job);
+  return options.json ? JobToJson(facts).dump(2) + "\n" : ExplainJob(facts);
 }
 
 nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {
@@ -93,8 +90,7 @@ absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
   }
   if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
   if (!options.write.empty()) {
-    if (absl::Status status = WriteFile(options.write, complete, FileNamedBy::kUser); !status.ok())
-      return status;
+    RETURN_IF_ERROR(WriteFile(options.write, complete, FileNamedBy::kUser));
   }
   *streams.out << *text;
   return 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/kubernetes/yaml.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "nlohmann/json.hpp"
 
@@ -466,16 +467,14 @@ absl::Status CheckSite(const KubernetesSite& site) {
   }
   for (const auto& [flag, name] : GivenFlags(site)) {
     if (flag == "image") continue;
-    if (absl::Status status = CheckName(flag, name, kMaxObjectName, /*dots=*/true); !status.ok())
-      return status;
+    RETURN_IF_ERROR(CheckName(flag, name, kMaxObjectName, /*dots=*/true));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckKubernetesJob(const KubernetesJob& job) {
-  if (absl::Status status = CheckSite(job.site); !status.ok()) return status;
-  if (absl::Status status = CheckName("name", job.name, kMaxName, /*dots=*/false); !status.ok())
-    return status;
+  RETURN_IF_ERROR(CheckSite(job.site));
+  RETURN_IF_ERROR(CheckName("name", job.name, kMaxName, /*dots=*/false));
   if (absl::ascii_isdigit(job.name.front())) {
     return Refuse(absl::StrCat("--name=", job.name, ": a Service's name begins with a letter"));
   }

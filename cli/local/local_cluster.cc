@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -51,11 +52,9 @@ absl::StatusOr<std::string> FindDaemon(const fs::path& directory, const std::str
 }  // namespace
 
 absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory) {
-  absl::StatusOr<std::string> server = FindDaemon(directory, "server", "catchment_server");
-  if (!server.ok()) return server.status();
-  absl::StatusOr<std::string> worker = FindDaemon(directory, "worker", "catchment_worker");
-  if (!worker.ok()) return worker.status();
-  return DaemonPaths{*std::move(server), *std::move(worker)};
+  ASSIGN_OR_RETURN(std::string server, FindDaemon(directory, "server", "catchment_server"));
+  ASSIGN_OR_RETURN(std::string worker, FindDaemon(directory, "worker", "catchment_worker"));
+  return DaemonPaths{std::move(server), std::move(worker)};
 }
 
 absl::StatusOr<std::string> OwnDirectory() {
@@ -66,9 +65,8 @@ absl::StatusOr<std::string> OwnDirectory() {
 }
 
 absl::StatusOr<DaemonPaths> FindOwnDaemons() {
-  const absl::StatusOr<std::string> here = OwnDirectory();
-  if (!here.ok()) return here.status();
-  return FindDaemons(*here);
+  ASSIGN_OR_RETURN(const std::string here, OwnDirectory());
+  return FindDaemons(here);
 }
 
 std::string ToString(const Departure& departure) {
@@ -137,22 +135,19 @@ Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
 }
 
 absl::Status LocalCluster::Add(Part part, int index, const Command& command) {
-  absl::StatusOr<Process> process = Process::Start(command);
-  if (!process.ok()) return process.status();
-  children_.push_back({part, index, *std::move(process), command.log, /*address=*/""});
+  ASSIGN_OR_RETURN(Process process, Process::Start(command));
+  children_.push_back({part, index, std::move(process), command.log, /*address=*/""});
   return absl::OkStatus();
 }
 
 absl::Status LocalCluster::Start(double listen_seconds, SignalWaiter* signals) {
-  if (absl::Status status = Add(Part::kServer, 0, ServerCommand(plan_, 0, "")); !status.ok()) return status;
-  if (absl::Status status = AwaitMaster(listen_seconds, signals); !status.ok()) return status;
+  RETURN_IF_ERROR(Add(Part::kServer, 0, ServerCommand(plan_, 0, "")));
+  RETURN_IF_ERROR(AwaitMaster(listen_seconds, signals));
   for (int i = 1; i < plan_.servers; ++i) {
-    if (absl::Status status = Add(Part::kServer, i, ServerCommand(plan_, i, master_)); !status.ok())
-      return status;
+    RETURN_IF_ERROR(Add(Part::kServer, i, ServerCommand(plan_, i, master_)));
   }
   for (int i = 0; i < plan_.workers; ++i) {
-    if (absl::Status status = Add(Part::kWorker, i, WorkerCommand(plan_, i, master_)); !status.ok())
-      return status;
+    RETURN_IF_ERROR(Add(Part::kWorker, i, WorkerCommand(plan_, i, master_)));
   }
   return plan_.evaluator ? Add(Part::kEvaluator, 0, EvaluatorCommand(plan_, master_)) : absl::OkStatus();
 }
@@ -232,9 +227,7 @@ absl::Status LocalCluster::Restart(Child* child) {
   const Command command = child->part == Part::kServer
                               ? ServerCommand(plan_, child->index, master_, child->address)
                               : WorkerCommand(plan_, child->index, master_);
-  absl::StatusOr<Process> process = Process::Start(command);
-  if (!process.ok()) return process.status();
-  child->process = *std::move(process);
+  ASSIGN_OR_RETURN(child->process, Process::Start(command));
   child->reaped = false;
   return absl::OkStatus();
 }
@@ -249,7 +242,7 @@ absl::Status LocalCluster::Restart(const std::string& name) {
 absl::Status LocalCluster::RestartWorkers() {
   for (Child& child : children_) {
     if (!child.reaped || child.part != Part::kWorker) continue;
-    if (absl::Status status = Restart(&child); !status.ok()) return status;
+    RETURN_IF_ERROR(Restart(&child));
   }
   return absl::OkStatus();
 }

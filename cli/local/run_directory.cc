@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 
 namespace catchment {
@@ -26,18 +27,17 @@ absl::Status CreateDirectory(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<LockedDirectory> LockedDirectory::Open(const std::string& path, const std::string& command) {
-  if (absl::Status status = CreateDirectory(path); !status.ok()) return status;
-  absl::StatusOr<DirectoryLock> lock =
-      DirectoryLock::Take(path, {"command.lock", absl::StrCat("another running `", command, "`")});
-  if (!lock.ok()) return lock.status();
-  return LockedDirectory(path, *std::move(lock));
+  RETURN_IF_ERROR(CreateDirectory(path));
+  ASSIGN_OR_RETURN(
+      DirectoryLock lock,
+      DirectoryLock::Take(path, {"command.lock", absl::StrCat("another running `", command, "`")}));
+  return LockedDirectory(path, std::move(lock));
 }
 
 absl::StatusOr<RunDirectory> RunDirectory::Open(const std::string& path, StartMode mode) {
-  absl::StatusOr<LockedDirectory> locked = LockedDirectory::Open(path, "catchment train");
-  if (!locked.ok()) return locked.status();
-  RunDirectory directory(*std::move(locked));
-  if (absl::Status status = directory.Prepare(mode); !status.ok()) return status;
+  ASSIGN_OR_RETURN(LockedDirectory locked, LockedDirectory::Open(path, "catchment train"));
+  RunDirectory directory(std::move(locked));
+  RETURN_IF_ERROR(directory.Prepare(mode));
   return directory;
 }
 
@@ -47,18 +47,18 @@ absl::Status RunDirectory::Prepare(StartMode mode) const {
                                                       checkpoints(), "; start again without --resume"));
   }
   if (mode == StartMode::kFresh) {
-    if (absl::Status status = RefuseLeftovers(); !status.ok()) return status;
+    RETURN_IF_ERROR(RefuseLeftovers());
   }
   // Deletes the files of a run without a checkpoint or with --overwrite. The result of an earlier run must
   // not be mistaken for that of this one.
   if (mode != StartMode::kResume) {
     for (const std::string& old :
          {job(), logs(), metrics(), tensorboard(), checkpoints(), best_model(), initial_weights()}) {
-      if (absl::Status status = Delete(old); !status.ok()) return status;
+      RETURN_IF_ERROR(Delete(old));
     }
   }
   for (const std::string& old : {model(), summary()}) {
-    if (absl::Status status = Delete(old); !status.ok()) return status;
+    RETURN_IF_ERROR(Delete(old));
   }
   return CreateDirectory(logs());
 }
@@ -87,9 +87,8 @@ bool HasCheckpoint(const std::string& run_directory) {
 }
 
 absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file) {
-  const absl::StatusOr<std::string> text = ReadTextFile(file);
-  if (!text.ok()) return text.status();
-  nlohmann::json summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
+  nlohmann::json summary = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!summary.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, " is not a JSON object"));
   return summary;
 }
@@ -102,9 +101,8 @@ absl::Status Delete(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text, FileNamedBy named_by) {
-  const absl::StatusOr<int> descriptor = OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, named_by, 0666);
-  if (!descriptor.ok()) return descriptor.status();
-  FILE* const file = fdopen(*descriptor, "w");
+  ASSIGN_OR_RETURN(const int descriptor, OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, named_by, 0666));
+  FILE* const file = fdopen(descriptor, "w");
   const bool written = fwrite(text.data(), 1, text.size(), file) == text.size();
   if (fclose(file) == 0 && written) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot write ", path));

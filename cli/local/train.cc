@@ -13,6 +13,7 @@
 #include "cli/local/train_monitor.h"
 #include "cli/watch/advice.h"
 #include "cli/watch/status_text.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -235,9 +236,8 @@ int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams
   CommandLine line = TrainCommandLine(&options);
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
     SignalWaiter signals;
-    const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
-    if (!daemons.ok()) return daemons.status();
-    return RunTrain(options, *daemons, {.stall = options.stall_seconds}, &signals, streams);
+    ASSIGN_OR_RETURN(const DaemonPaths daemons, FindOwnDaemons());
+    return RunTrain(options, daemons, {.stall = options.stall_seconds}, &signals, streams);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/local/run_directory.h"
 #include "common/base/processors.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
 #include "common/program/security_flags.h"
@@ -318,16 +319,14 @@ TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
 
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
                                         SignalWaiter* signals, TrainObserver* observer) {
-  const absl::StatusOr<SocketDirectory> sockets = SocketDirectory::Create(plan.out);
-  if (!sockets.ok()) return sockets.status();
+  ASSIGN_OR_RETURN(const SocketDirectory sockets, SocketDirectory::Create(plan.out));
   ClusterPlan own = plan;
-  own.sockets = sockets->path();
+  own.sockets = sockets.path();
   ClearSecurityEnvironment();
   LocalCluster cluster(std::move(own));
-  if (absl::Status status = cluster.Start(bounds.listen, signals); !status.ok()) return status;
-  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), TlsFiles());
-  if (!master.ok()) return master.status();
-  return TrainMonitor(&cluster, &*master, signals, observer, bounds).Run();
+  RETURN_IF_ERROR(cluster.Start(bounds.listen, signals));
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(cluster.master(), TlsFiles()));
+  return TrainMonitor(&cluster, &master, signals, observer, bounds).Run();
 }
 
 }  // namespace catchment

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/local/run_directory.h"
+#include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -143,19 +144,17 @@ absl::StatusOr<std::string> ReadMetrics(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
-  const absl::StatusOr<Recorded> run = Read(directory);
-  if (!run.ok()) return run.status();
-  const absl::StatusOr<double> compute = Positive(directory, run->summary, "compute_seconds");
+  ASSIGN_OR_RETURN(const Recorded run, Read(directory));
+  const absl::StatusOr<double> compute = Positive(directory, run.summary, "compute_seconds");
   // The seconds are those since the servers' last start. Runs of earlier releases do not have the samples
   // since then.
-  const char* const key = run->summary.contains("computed_samples") ? "computed_samples" : "samples";
-  const absl::StatusOr<double> samples = Positive(directory, run->summary, key);
-  if (!compute.ok()) return compute.status();
-  if (!samples.ok()) return samples.status();
-  Distribution step{.mean = *compute * run->job.batch_size() / *samples};
-  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
-  if (!metrics.ok()) return metrics.status();
-  const double deviation = StepDeviation(*metrics, run->job.batch_size());
+  const char* const key = run.summary.contains("computed_samples") ? "computed_samples" : "samples";
+  const absl::StatusOr<double> samples = Positive(directory, run.summary, key);
+  RETURN_IF_ERROR(compute.status());
+  RETURN_IF_ERROR(samples.status());
+  Distribution step{.mean = *compute * run.job.batch_size() / *samples};
+  ASSIGN_OR_RETURN(const std::string metrics, ReadMetrics(directory));
+  const double deviation = StepDeviation(metrics, run.job.batch_size());
   if (deviation < 0.01) return step;
   step.kind = Distribution::kLogNormal;
   step.shape = std::sqrt(std::log(1 + deviation * deviation));
@@ -163,25 +162,21 @@ absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
 }
 
 absl::StatusOr<std::map<uint32_t, double>> RecordedStepsByWorker(const std::string& directory) {
-  const absl::StatusOr<Recorded> run = Read(directory);
-  if (!run.ok()) return run.status();
-  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
-  if (!metrics.ok()) return metrics.status();
+  ASSIGN_OR_RETURN(const Recorded run, Read(directory));
+  ASSIGN_OR_RETURN(const std::string metrics, ReadMetrics(directory));
   std::map<uint32_t, double> steps;
-  for (const auto& [worker, intervals] : IntervalsByWorker(*metrics, run->job.batch_size())) {
+  for (const auto& [worker, intervals] : IntervalsByWorker(metrics, run.job.batch_size())) {
     steps[worker] = MeanStep(intervals);
   }
   return steps;
 }
 
 absl::StatusOr<std::optional<Distribution>> RecordedStart(const std::string& directory) {
-  const absl::StatusOr<Recorded> run = Read(directory);
-  if (!run.ok()) return run.status();
-  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
-  if (!metrics.ok()) return metrics.status();
-  const double deviation = StepDeviation(*metrics, run->job.batch_size());
+  ASSIGN_OR_RETURN(const Recorded run, Read(directory));
+  ASSIGN_OR_RETURN(const std::string metrics, ReadMetrics(directory));
+  const double deviation = StepDeviation(metrics, run.job.batch_size());
   double sum = 0, squares = 0, by_chance = 0, workers = 0;
-  for (const auto& [worker, intervals] : IntervalsByWorker(*metrics, run->job.batch_size())) {
+  for (const auto& [worker, intervals] : IntervalsByWorker(metrics, run.job.batch_size())) {
     if (intervals.size() < 2) continue;
     const Interval& first = intervals.front();
     const double step = MeanStep({intervals.begin() + 1, intervals.end()});
@@ -198,17 +193,15 @@ absl::StatusOr<std::optional<Distribution>> RecordedStart(const std::string& dir
 }
 
 absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {
-  const absl::StatusOr<Recorded> run = Read(directory);
-  if (!run.ok()) return run.status();
-  if (IsSynchronous(run->job.algorithm().consistency())) {
+  ASSIGN_OR_RETURN(const Recorded run, Read(directory));
+  if (IsSynchronous(run.job.algorithm().consistency())) {
     return absl::InvalidArgumentError(absl::StrCat("--from=", directory,
                                                    ": the run is synchronous, so its round trips include "
                                                    "waiting for other workers; give --network, such "
                                                    "as --network=10Gbit:50us"));
   }
-  const absl::StatusOr<double> round_trip = Positive(directory, run->summary, "round_trip_p50_us");
-  if (!round_trip.ok()) return round_trip.status();
-  return NetworkModel{.latency = 0.5e-6 * *round_trip};
+  ASSIGN_OR_RETURN(const double round_trip, Positive(directory, run.summary, "round_trip_p50_us"));
+  return NetworkModel{.latency = 0.5e-6 * round_trip};
 }
 
 }  // namespace catchment

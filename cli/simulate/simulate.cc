@@ -13,6 +13,7 @@
 #include "cli/local/train_monitor.h"
 #include "cli/simulate/recorded_run.h"
 #include "common/base/memory.h"
+#include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -36,9 +37,8 @@ std::string Describe(const SimulateOptions& options, const SimulationOptions& si
 absl::StatusOr<Distribution> StartOf(const SimulateOptions& options, const Distribution& step) {
   if (options.start) return *options.start;
   if (options.from.empty()) return UsualStart(step);
-  const absl::StatusOr<std::optional<Distribution>> start = RecordedStart(options.from);
-  if (!start.ok()) return start.status();
-  return start->value_or(UsualStart(step));
+  ASSIGN_OR_RETURN(const std::optional<Distribution> start, RecordedStart(options.from));
+  return start.value_or(UsualStart(step));
 }
 
 absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options, const v1::Job& given) {
@@ -54,30 +54,22 @@ absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options, co
     simulation.slow_step_factor = straggler.times;
   }
   if (!options.from.empty() && !options.step) {
-    const absl::StatusOr<Distribution> step = RecordedStep(options.from);
-    if (!step.ok()) return step.status();
-    simulation.step = *step;
+    ASSIGN_OR_RETURN(simulation.step, RecordedStep(options.from));
   }
-  const absl::StatusOr<Distribution> step = StepOf(given, simulation);
-  if (!step.ok()) return step.status();
-  const absl::StatusOr<Distribution> start = StartOf(options, *step);
-  if (!start.ok()) return start.status();
-  simulation.start = *start;
+  ASSIGN_OR_RETURN(const Distribution step, StepOf(given, simulation));
+  ASSIGN_OR_RETURN(simulation.start, StartOf(options, step));
   if (!options.from.empty() && !options.network) {
-    const absl::StatusOr<NetworkModel> network = RecordedNetwork(options.from);
-    if (!network.ok()) return network.status();
-    simulation.network = *network;
+    ASSIGN_OR_RETURN(simulation.network, RecordedNetwork(options.from));
   }
   return simulation;
 }
 
 // Reads the job, and gives *options the algorithm of the job if none is given.
 absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
-  absl::StatusOr<v1::Job> job = LoadJob(options->plan.job);
-  if (!job.ok()) return job;
-  if (absl::Status status = ApplyOverrides(options->plan.set, &*job); !status.ok()) return status;
-  if (options->seed > 0) job->set_seed(options->seed);
-  const std::string& preset = job->algorithm().preset();
+  ASSIGN_OR_RETURN(v1::Job job, LoadJob(options->plan.job));
+  RETURN_IF_ERROR(ApplyOverrides(options->plan.set, &job));
+  if (options->seed > 0) job.set_seed(options->seed);
+  const std::string& preset = job.algorithm().preset();
   if (options->plan.algorithms.empty()) options->plan.algorithms = {preset.empty() ? "sync" : preset};
   return job;
 }
@@ -85,13 +77,12 @@ absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
 absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
   const auto memory = static_cast<double>(FreeMemory());
   for (const PlannedRun& run : runs) {
-    const absl::StatusOr<int64_t> fit = WorkersThatFit(run.job, simulation, kMemoryShare * memory);
-    if (!fit.ok()) return fit.status();
-    if (run.workers <= *fit) continue;
+    ASSIGN_OR_RETURN(const int64_t fit, WorkersThatFit(run.job, simulation, kMemoryShare * memory));
+    if (run.workers <= fit) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(
         "--workers=%d: with this model %d workers fit into the %.1f GB of memory that are free; "
         "--gradient=quadratic:100:0.1 simulates more",
-        run.workers, *fit, memory / 1e9));
+        run.workers, fit, memory / 1e9));
   }
   return absl::OkStatus();
 }
@@ -129,22 +120,19 @@ Comparison Result(const SimulateOptions& options, const ComparisonRuns& runs,
 }
 
 absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
-  const absl::StatusOr<v1::Job> given = GivenJob(&options);
-  if (!given.ok()) return given.status();
+  ASSIGN_OR_RETURN(const v1::Job given, GivenJob(&options));
   SlowDownJobs(&options);
-  const absl::StatusOr<ComparePlan> plan = MakePlan(options.plan, *given, {});
-  if (!plan.ok()) return plan.status();
-  const absl::StatusOr<std::unique_ptr<SimulationLauncher>> launcher =
-      SimulationLauncher::Create(options, *given, plan->runs);
-  if (!launcher.ok()) return launcher.status();
-  const std::string& description = (*launcher)->description();
-  const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(
-      options.plan.out, options.plan.overwrite, RecordOf(options, *given, description));
-  if (!directory.ok()) return directory.status();
-  ComparisonRuns runs(options.plan, *given, *directory, launcher->get(), streams);
-  if (absl::Status status = runs.Run(); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const ComparePlan plan, MakePlan(options.plan, given, {}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SimulationLauncher> launcher,
+                   SimulationLauncher::Create(options, given, plan.runs));
+  const std::string& description = launcher->description();
+  ASSIGN_OR_RETURN(const CompareDirectory directory,
+                   CompareDirectory::Open(options.plan.out, options.plan.overwrite,
+                                          RecordOf(options, given, description)));
+  ComparisonRuns runs(options.plan, given, directory, launcher.get(), streams);
+  RETURN_IF_ERROR(runs.Run());
   const Comparison comparison = Result(options, runs, description);
-  if (absl::Status status = Conclude(comparison, directory->path(), streams.out); !status.ok()) return status;
+  RETURN_IF_ERROR(Conclude(comparison, directory.path(), streams.out));
   return 0;
 }
 
@@ -158,24 +146,22 @@ void SlowDownJobs(SimulateOptions* options) {
 
 absl::StatusOr<std::unique_ptr<SimulationLauncher>> SimulationLauncher::Create(
     const SimulateOptions& options, const v1::Job& given, const std::vector<PlannedRun>& runs) {
-  absl::StatusOr<SimulationOptions> simulation = MakeOptions(options, given);
-  if (!simulation.ok()) return simulation.status();
-  if (absl::Status status = CheckMemory(runs, *simulation); !status.ok()) return status;
-  std::string description = Describe(options, *simulation);
-  return absl::WrapUnique(new SimulationLauncher(*std::move(simulation), std::move(description)));
+  ASSIGN_OR_RETURN(SimulationOptions simulation, MakeOptions(options, given));
+  RETURN_IF_ERROR(CheckMemory(runs, simulation));
+  std::string description = Describe(options, simulation);
+  return absl::WrapUnique(new SimulationLauncher(std::move(simulation), std::move(description)));
 }
 
 absl::Status SimulationLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
                                        CompareProgress* progress, int* /*signal*/) {
-  const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
-  if (!directory.ok()) return directory.status();
+  ASSIGN_OR_RETURN(const RunDirectory directory, PrepareRun(run, comparison));
   SimulationOptions options = simulation_;
-  options.out_dir = directory->path();
+  options.out_dir = directory.path();
   options.seconds = run.seconds;
   options.end_reason = TimeIsUp(run.seconds);
   progress->Begin(LabelOf(run));
   const absl::Status status = Simulate(run.job, options).status();
-  progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
+  progress->End(status.ok() ? ResultLine(directory.path()) : absl::StrCat("failed: ", status.message()));
   // An error of the job or its data is that of all runs.
   return absl::IsInternal(status) ? absl::OkStatus() : status;
 }

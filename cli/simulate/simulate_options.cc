@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/simulate/simulate.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -40,7 +41,7 @@ std::function<absl::Status(const std::string&)> Parser(absl::StatusOr<Value> (*p
 }
 
 absl::Status Check(const SimulateOptions& o) {
-  if (absl::Status status = CheckPlanFlags(o.plan); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlanFlags(o.plan));
   return CheckStragglers(o, o.plan.workers.back());
 }
 

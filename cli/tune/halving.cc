@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -166,7 +167,7 @@ absl::StatusOr<SearchDimension> ParseDimension(const std::string& text) {
   const size_t dots = values.find("..");
   if (dots != absl::string_view::npos && absl::SimpleAtod(values.substr(0, dots), &dimension.low) &&
       absl::SimpleAtod(values.substr(dots + 2), &dimension.high)) {
-    if (absl::Status status = CheckRange(dimension); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckRange(dimension));
     return dimension;
   }
   if (dimension.logarithmic) return Refuse("takes two numbers after log:, such as log:0.001..1");

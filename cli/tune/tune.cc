@@ -13,6 +13,7 @@
 #include "cli/compare/launcher.h"
 #include "cli/compare/search.h"
 #include "cli/compare/slurm_launcher.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -85,25 +86,21 @@ class Trials {
   }
 
   absl::StatusOr<PlannedRun> Plan(int trial, int rung, double share) const {
-    absl::StatusOr<v1::Job> job = JobOf(trial);
-    if (!job.ok()) return job.status();
+    ASSIGN_OR_RETURN(const v1::Job job, JobOf(trial));
     PlannedRun run;
     run.directory = absl::StrCat("runs/trial-", trial + 1, "-rung-", rung + 1);
     run.algorithm = absl::StrCat("trial ", trial + 1, ", rung ", rung + 1);
     run.workers = options_.runs.plan.workers.front();
     run.seed = given_.has_seed() ? given_.seed() : 1;
     run.seconds = options_.runs.plan.budget.seconds * share;
-    job = JobWithShare(options_.runs.plan, *job, run.workers, run.seed, share);
-    if (!job.ok()) return job.status();
-    run.job = *std::move(job);
+    ASSIGN_OR_RETURN(run.job, JobWithShare(options_.runs.plan, job, run.workers, run.seed, share));
     return run;
   }
 
   // Returns the job of a trial as a user would write it.
   absl::StatusOr<v1::Job> JobOf(int trial) const {
     v1::Job job = given_;
-    if (absl::Status status = ApplyOverrides(OverridesOf(options_.over, trials_[trial]), &job); !status.ok())
-      return status;
+    RETURN_IF_ERROR(ApplyOverrides(OverridesOf(options_.over, trials_[trial]), &job));
     return job;
   }
 
@@ -140,15 +137,14 @@ absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, c
   const std::string page = directory + kReportPage, json = directory + kReportJson;
   absl::Status status = WriteFile(json, TuneJson(result).dump(2) + "\n");
   status.Update(WriteFile(page, TunePage(result)));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   if (BestRun(result) == nullptr)
     return absl::UnavailableError(absl::StrCat("no trial has a result; ", page, " has the reasons"));
-  absl::StatusOr<v1::Job> job = trials.JobOf(result.halving.best);
-  if (!job.ok()) return job.status();
-  if (options.runs.plan.budget.samples > 0) job->set_samples(options.runs.plan.budget.samples);
-  if (options.workers > 0) job->set_workers(options.workers);
+  ASSIGN_OR_RETURN(v1::Job job, trials.JobOf(result.halving.best));
+  if (options.runs.plan.budget.samples > 0) job.set_samples(options.runs.plan.budget.samples);
+  if (options.workers > 0) job.set_workers(options.workers);
   const std::string best_job = directory + "/best.textproto";
-  if (status = WriteFile(best_job, JobText(*job)); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteFile(best_job, JobText(job)));
   *out << '\n'
        << AnswerOf(result) << "\n\njob     " << best_job << "\nreport  " << page << "\nfigures " << json
        << '\n'
@@ -166,16 +162,15 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   SignalWaiter signals;
   std::optional<ProgramDescription> description;
   CompareOptions& plan = options.runs.plan;
-  const absl::StatusOr<v1::Job> given = GivenJob(plan, &signals, &description);
-  if (!given.ok()) return given.status();
-  plan.workers = {options.workers > 0 ? options.workers : std::max(1, static_cast<int>(given->workers()))};
-  if (absl::Status status = CheckFields(*given, &options.over); !status.ok()) return status;
-  if (absl::Status status = CheckStragglers(options.runs, plan.workers.front()); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const v1::Job given, GivenJob(plan, &signals, &description));
+  plan.workers = {options.workers > 0 ? options.workers : std::max(1, static_cast<int>(given.workers()))};
+  RETURN_IF_ERROR(CheckFields(given, &options.over));
+  RETURN_IF_ERROR(CheckStragglers(options.runs, plan.workers.front()));
   SlowDownJobs(&options.runs);
   const std::vector<Rung> rungs = PlanRungs(options.trials);
-  Trials trials(options, *given);
-  if (absl::Status status = trials.Check(rungs.front().share); !status.ok()) return status;
-  nlohmann::ordered_json record = CompareRecord(plan, *given);
+  Trials trials(options, given);
+  RETURN_IF_ERROR(trials.Check(rungs.front().share));
+  nlohmann::ordered_json record = CompareRecord(plan, given);
   record["over"] = options.over_texts;
   record["trials"] = options.trials;
   std::unique_ptr<Launcher> launcher;
@@ -186,41 +181,38 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
       absl::StatusOr<PlannedRun> run = trials.Plan(trial, 0, 1);
       if (run.ok()) largest.push_back(*std::move(run));
     }
-    absl::StatusOr<std::unique_ptr<SimulationLauncher>> simulation =
-        SimulationLauncher::Create(options.runs, *given, largest);
-    if (!simulation.ok()) return simulation.status();
-    simulated = (*simulation)->description();
+    ASSIGN_OR_RETURN(std::unique_ptr<SimulationLauncher> simulation,
+                     SimulationLauncher::Create(options.runs, given, largest));
+    simulated = simulation->description();
     record["simulated"] = simulated;
     for (const StragglerModel& straggler : options.runs.stragglers)
       record["straggler"].push_back(straggler.text);
-    launcher = *std::move(simulation);
+    launcher = std::move(simulation);
   } else {
-    absl::StatusOr<std::unique_ptr<Launcher>> made = MakeLauncher(plan, &signals);
-    if (!made.ok()) return made.status();
-    launcher = *std::move(made);
+    ASSIGN_OR_RETURN(launcher, MakeLauncher(plan, &signals));
   }
   if (plan.overwrite) {
-    if (absl::Status status = CheckNoJobs(plan.out); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckNoJobs(plan.out));
   }
-  const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(plan.out, plan.overwrite, record);
-  if (!directory.ok()) return directory.status();
-  const std::string weights = directory->initial_weights();
+  ASSIGN_OR_RETURN(const CompareDirectory directory,
+                   CompareDirectory::Open(plan.out, plan.overwrite, record));
+  const std::string weights = directory.initial_weights();
   if (description.has_value() && !std::filesystem::exists(weights)) {
-    if (absl::Status status = description->CopyWeights(weights); !status.ok()) return status;
+    RETURN_IF_ERROR(description->CopyWeights(weights));
   }
   const Search search = {
       "", rungs, [&trials](int trial, int rung, double share) { return trials.Plan(trial, rung, share); }};
   int signal = 0;
   absl::StatusOr<std::vector<SearchResult>> found =
-      RunSearches({search}, *directory, launcher.get(), streams, &signal);
+      RunSearches({search}, directory, launcher.get(), streams, &signal);
   if (signal != 0) {
     *streams.err << "catchment tune: interrupted; the same command continues with the missing runs\n";
     return kExitSignal + signal;
   }
-  if (!found.ok()) return found.status();
+  RETURN_IF_ERROR(found.status());
   TuneResult result;
   result.command = ReportedCommand("catchment tune", plan.args);
-  result.job_name = given->name();
+  result.job_name = given.name();
   result.budget = ToString(plan.budget);
   result.simulated = simulated;
   result.over = options.over;
@@ -228,9 +220,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   result.halving = std::move(found->front().halving);
   result.runs = std::move(found->front().runs);
   result.importance = ImportanceOf(result);
-  if (absl::Status status = WriteResult(options, result, trials, directory->path(), streams.out);
-      !status.ok())
-    return status;
+  RETURN_IF_ERROR(WriteResult(options, result, trials, directory.path(), streams.out));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/job/read_job.h"
 #include "cli/tune/tune.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -61,7 +62,7 @@ absl::Status Check(const TuneOptions& o) {
   }
   if (const std::string flag = ModelFlag(o.runs); !o.simulate && !flag.empty())
     return Refuse(absl::StrCat("--", flag, ": is for simulated runs; add --simulate, or leave it out"));
-  if (absl::Status status = CheckPlanFlags(o.runs.plan); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlanFlags(o.runs.plan));
   if (!o.simulate) return CheckLaunchFlags(o.runs.plan);
   if (o.runs.plan.launcher != LauncherKind::kLocal)
     return Refuse("--launcher: simulated runs use this machine; leave out --launcher or --simulate");
@@ -83,9 +84,8 @@ CommandLine TuneCommandLine(TuneOptions* o) {
   flags.AddParsed(
       "over", "PATH=log:LOW..HIGH|LOW..HIGH|A,B,...",
       [o](const std::string& text) {
-        const absl::StatusOr<SearchDimension> dimension = ParseDimension(text);
-        if (!dimension.ok()) return dimension.status();
-        o->over.push_back(*dimension);
+        ASSIGN_OR_RETURN(const SearchDimension dimension, ParseDimension(text));
+        o->over.push_back(dimension);
         o->over_texts.push_back(text);
         return absl::OkStatus();
       },

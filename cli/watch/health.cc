@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/watch/commands.h"
 #include "cli/watch/job_control.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
 #include "proto/health.grpc.pb.h"
@@ -43,21 +44,19 @@ CommandLine MakeCommandLine(Options* o) {
 }
 
 absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
-  const absl::StatusOr<std::string> address = AddressOfMaster(options.server);
-  if (!address.ok()) return address.status();
-  auto credentials = ClientCredentials(options.server.tls);
-  if (!credentials.ok()) return credentials.status();
-  const auto stub = health::Health::NewStub(ConnectForControl(*address, *credentials));
+  ASSIGN_OR_RETURN(const std::string address, AddressOfMaster(options.server));
+  ASSIGN_OR_RETURN(auto credentials, ClientCredentials(options.server.tls));
+  const auto stub = health::Health::NewStub(ConnectForControl(address, credentials));
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(options.timeout_seconds);
   health::HealthCheckRequest request;
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = stub->Check(context.get(), request, &response);
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::NotFoundError(absl::StrCat(*address, " knows no service '", options.service,
+    return absl::NotFoundError(absl::StrCat(address, " knows no service '", options.service,
                                             "': does this server have that index?"));
   }
-  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", *address));
+  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", address));
   *out << health::HealthCheckResponse::ServingStatus_Name(response.status()) << '\n';
   return response.status() == health::HealthCheckResponse::SERVING ? 0 : kExitFailed;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/master_address.h"
 #include "common/net/address.h"
@@ -80,8 +81,8 @@ absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags) {
         absl::StrCat(flags.master, ": no master uses this --out (no file ", flags.master,
                      "/master.address): give the --out of a running job's master, or its HOST:PORT"));
   }
-  if (!address.ok()) return address;
-  if (absl::Status status = CheckSecure(*address, flags.tls, flags.insecure); !status.ok()) return status;
+  RETURN_IF_ERROR(address.status());
+  RETURN_IF_ERROR(CheckSecure(*address, flags.tls, flags.insecure));
   return address;
 }
 
@@ -91,9 +92,8 @@ bool HasEnded(const v1::JobStatus& status) {
 }
 
 absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
-  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
-  if (!credentials.ok()) return credentials.status();
-  return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, *credentials)));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, ClientCredentials(tls));
+  return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, credentials)));
 }
 
 absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {

@@ -12,6 +12,7 @@
 #include "cli/watch/job_control.h"
 #include "cli/watch/status_text.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
 
@@ -184,9 +185,8 @@ absl::StatusOr<int> Show(const Options& options, const Streams& streams) {
   // Created before the first thread. Without --watch the first signal ends the process.
   std::optional<SignalWaiter> signals;
   if (options.watch > 0) signals.emplace();
-  absl::StatusOr<JobControl> master = JobControl::Create(*address, options.master.tls);
-  if (!master.ok()) return master.status();
-  Status status(options, *address, &*master, streams);
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(*address, options.master.tls));
+  Status status(options, *address, &master, streams);
   return signals ? status.Watch(&*signals) : status.Once();
 }
 

@@ -9,6 +9,7 @@
 #include "cli/watch/commands.h"
 #include "cli/watch/job_control.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
 
@@ -112,9 +113,8 @@ absl::StatusOr<int> Stop(const Options& options, const Streams& streams) {
   absl::Status status = address.status();
   std::optional<JobControl> master;
   if (status.ok()) {
-    absl::StatusOr<JobControl> created = JobControl::Create(*address, options.master.tls);
-    if (!created.ok()) return created.status();
-    master.emplace(*std::move(created));
+    ASSIGN_OR_RETURN(JobControl created, JobControl::Create(*address, options.master.tls));
+    master.emplace(std::move(created));
     status = master->Stop(options.reason.empty() ? DefaultReason() : options.reason, options.now);
   }
   if (status.ok()) return AwaitEnd(&*master, &signals, streams);

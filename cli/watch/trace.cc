@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/watch/commands.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
 #include "common/trace/trace_file.h"
@@ -25,9 +26,8 @@ int RunTrace(const std::vector<std::string>& args, const Streams& streams) {
   CommandLine line{.name = "catchment trace", .usage = kUsage};
   line.argument = {"DIR", "trace", &directory};
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
-    const absl::StatusOr<int> processes = JoinTraceDirectory(directory);
-    if (!processes.ok()) return processes.status();
-    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(*processes, "timeline")
+    ASSIGN_OR_RETURN(const int processes, JoinTraceDirectory(directory));
+    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(processes, "timeline")
                  << "; open it at https://ui.perfetto.dev\n";
     return 0;
   });

@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 #include "common/program/command_line.h"
 
@@ -199,13 +200,11 @@ class Watch {
  private:
   absl::StatusOr<v1::JobStatus> Ask() {
     // A master that was started again may have another address.
-    const absl::StatusOr<std::string> address = AddressOfMaster(options_.master);
-    if (!address.ok()) return address.status();
-    if (!master_ || *address != address_) {
-      absl::StatusOr<JobControl> master = JobControl::Create(*address, options_.master.tls);
-      if (!master.ok()) return master.status();
-      master_.emplace(*std::move(master));
-      address_ = *address;
+    ASSIGN_OR_RETURN(const std::string address, AddressOfMaster(options_.master));
+    if (!master_ || address != address_) {
+      ASSIGN_OR_RETURN(JobControl master, JobControl::Create(address, options_.master.tls));
+      master_.emplace(std::move(master));
+      address_ = address;
     }
     return master_->GetStatus(2 * kPollSeconds);
   }
@@ -237,9 +236,8 @@ absl::StatusOr<int> Run(const Options& options, const Streams& streams) {
     *streams.err << "catchment watch: " << runs.status().message() << '\n';
     return kNoMaster;
   }
-  const absl::StatusOr<std::string> address = pages.Listen(options.port);
-  if (!address.ok()) return address.status();
-  *streams.out << *address << std::endl;
+  ASSIGN_OR_RETURN(const std::string address, pages.Listen(options.port));
+  *streams.out << address << std::endl;
   if (*runs && watch.Follow(&signals) != 0) return 0;
   watch.End();
   *streams.out << "the job has ended; the page shows its report until Ctrl-C" << std::endl;

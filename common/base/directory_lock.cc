@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/file_access.h"
 #include "common/base/host_name.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -73,12 +74,12 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, 
 absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, const LockUser& user,
                                                   const LockFile& lock_file) {
   const std::string path = absl::StrCat(directory, "/", user.file);
-  const absl::StatusOr<int> fd = OpenFile(path, O_RDWR | O_CREAT, FileNamedBy::kDirectory, S_IRUSR | S_IWUSR);
-  if (!fd.ok()) return fd.status();
-  DirectoryLock lock(*fd);
-  ShareWithWriters(*fd, directory);
-  if (lock_file(*fd) == 0) {
-    WriteOwner(*fd, path);
+  ASSIGN_OR_RETURN(const int fd,
+                   OpenFile(path, O_RDWR | O_CREAT, FileNamedBy::kDirectory, S_IRUSR | S_IWUSR));
+  DirectoryLock lock(fd);
+  ShareWithWriters(fd, directory);
+  if (lock_file(fd) == 0) {
+    WriteOwner(fd, path);
     return lock;
   }
   const int error = errno;
@@ -89,7 +90,7 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, 
   }
   if (!IsHeld(error)) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));
   return absl::FailedPreconditionError(
-      absl::StrCat(directory, " is in use by ", user.name, DescribeOwner(*fd),
+      absl::StrCat(directory, " is in use by ", user.name, DescribeOwner(fd),
                    ": wait until it has ended, or choose another directory"));
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -55,18 +56,17 @@ absl::StatusOr<int> OpenFile(const std::string& path, int flags, FileNamedBy nam
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, FileNamedBy named_by) {
-  const absl::StatusOr<int> file = OpenFile(path, O_RDONLY, named_by);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const int file, OpenFile(path, O_RDONLY, named_by));
   std::string content;
   char buffer[1 << 16];
   ssize_t count;
-  while ((count = read(*file, buffer, sizeof(buffer))) != 0) {
+  while ((count = read(file, buffer, sizeof(buffer))) != 0) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) break;
     content.append(buffer, count);
   }
   const int error = errno;
-  close(*file);
+  close(file);
   if (count < 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path));
   return content;
 }

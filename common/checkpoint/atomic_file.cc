@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -72,10 +73,9 @@ absl::Status AtomicFile::Commit() {
 }
 
 absl::Status WriteAtomically(const std::string& path, const std::string& text) {
-  const auto file = AtomicFile::Create(path, static_cast<int64_t>(text.size()));
-  if (!file.ok()) return file.status();
-  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
-  return (*file)->Commit();
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, static_cast<int64_t>(text.size())));
+  RETURN_IF_ERROR(file->Write(text.data(), text.size()));
+  return file->Commit();
 }
 
 void RemoveTemporaries(const std::string& directory) {
@@ -93,7 +93,7 @@ absl::Status CreateDirectories(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return absl::OkStatus();
   const std::string parent = ParentDirectory(path);
   if (parent != path && !std::filesystem::exists(parent, error)) {
-    if (const absl::Status status = CreateDirectories(parent); !status.ok()) return status;
+    RETURN_IF_ERROR(CreateDirectories(parent));
   }
   // Another process may have created it in the meantime.
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {

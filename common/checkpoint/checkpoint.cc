@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file_access.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/worker_file.h"
 #include "glog/logging.h"
@@ -58,21 +59,18 @@ bool IsUnusable(const absl::Status& status) {
 enum class Depth { kHeaders, kChecksums };
 
 absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t number, Depth depth) {
-  const auto manifest = ReadManifest(dir, number);
-  if (!manifest.ok()) return manifest.status();
-  const auto shards = OpenShards(dir, *manifest);
-  if (!shards.ok()) return shards.status();
+  ASSIGN_OR_RETURN(const auto manifest, ReadManifest(dir, number));
+  ASSIGN_OR_RETURN(const auto shards, OpenShards(dir, manifest));
   if (depth == Depth::kHeaders) return manifest;
-  for (const ShardFile& shard : *shards) {
-    if (const absl::Status status = shard.file->VerifyChecksums(); !status.ok()) return status;
+  for (const ShardFile& shard : shards) {
+    RETURN_IF_ERROR(shard.file->VerifyChecksums());
   }
   return manifest;
 }
 
 absl::Status VerifyWorkerStates(const std::string& dir, const v1::Manifest& manifest) {
   for (uint32_t worker : manifest.master().worker_states()) {
-    const absl::Status status = VerifyWorkerState(dir, manifest.number(), worker);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(VerifyWorkerState(dir, manifest.number(), worker));
   }
   return absl::OkStatus();
 }
@@ -118,11 +116,10 @@ void Raise(const v1::BlockState& saved, v1::BlockState* state) {
 }  // namespace
 
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
-  const auto numbers = ListCheckpoints(dir);
-  if (!numbers.ok()) return numbers.status();
+  ASSIGN_OR_RETURN(const auto numbers, ListCheckpoints(dir));
   FoundCheckpoint found;
   std::optional<v1::Manifest> without_workers;  // the newest that has all weights
-  for (uint64_t number : *numbers) {
+  for (uint64_t number : numbers) {
     auto manifest = ReadComplete(dir, number, Depth::kChecksums);
     const absl::Status status = manifest.ok() ? VerifyWorkerStates(dir, *manifest) : manifest.status();
     if (status.ok()) {
@@ -152,13 +149,12 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
 }
 
 absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& dir, uint64_t number) {
-  const auto numbers = ListCheckpoints(dir);
-  if (!numbers.ok()) return numbers.status();
+  ASSIGN_OR_RETURN(const auto numbers, ListCheckpoints(dir));
   std::vector<std::string> lines;
-  for (uint64_t other : *numbers) {
+  for (uint64_t other : numbers) {
     if (other <= number) continue;
     if (absl::IsNotFound(ReadManifest(dir, other).status())) {
-      if (const absl::Status status = Delete(dir, other); !status.ok()) return status;
+      RETURN_IF_ERROR(Delete(dir, other));
       lines.push_back(absl::StrCat("checkpoint ", other, " was never complete and has been deleted"));
       continue;
     }
@@ -179,16 +175,14 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
   std::vector<ShardFile> shards;
   int64_t begin = 0;
   for (const v1::SavedShard& saved : manifest.shards()) {
-    const auto path = PathWithin(CheckpointDirectory(dir, manifest.number()), saved.file());
-    if (!path.ok()) return path.status();
-    auto shard = OpenShard(*path);
-    if (!shard.ok()) return shard.status();
-    const std::string mismatch = DescribeMismatch(manifest, saved, shard->state, begin);
+    ASSIGN_OR_RETURN(const auto path, PathWithin(CheckpointDirectory(dir, manifest.number()), saved.file()));
+    ASSIGN_OR_RETURN(auto shard, OpenShard(path));
+    const std::string mismatch = DescribeMismatch(manifest, saved, shard.state, begin);
     if (!mismatch.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(shard->file->path(), ": ", mismatch));
+      return absl::InvalidArgumentError(absl::StrCat(shard.file->path(), ": ", mismatch));
     }
-    begin = shard->state.end();
-    shards.push_back(*std::move(shard));
+    begin = shard.state.end();
+    shards.push_back(std::move(shard));
   }
   if (begin == CountParameters(manifest)) return shards;
   return absl::InvalidArgumentError(
@@ -198,15 +192,13 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
 
 absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
                             const std::string& tensor, float* out) {
-  if (const absl::Status status = CheckRange(manifest, range); !status.ok()) return status;
-  const auto shards = OpenShards(dir, manifest);
-  if (!shards.ok()) return shards.status();
-  for (const ShardFile& shard : *shards) {
+  RETURN_IF_ERROR(CheckRange(manifest, range));
+  ASSIGN_OR_RETURN(const auto shards, OpenShards(dir, manifest));
+  for (const ShardFile& shard : shards) {
     const Range part = Overlap(range, RangeOf(shard.state));
     if (part.size() <= 0) continue;
-    const absl::Status status = shard.file->Read(tensor, part.begin - shard.state.begin(), part.size(),
-                                                 out + (part.begin - range.begin));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(shard.file->Read(tensor, part.begin - shard.state.begin(), part.size(),
+                                     out + (part.begin - range.begin)));
   }
   return absl::OkStatus();
 }
@@ -215,12 +207,10 @@ absl::StatusOr<std::vector<v1::BlockState>> ReadBlockStates(const std::string& d
                                                             const v1::Manifest& manifest,
                                                             absl::Span<const Range> blocks) {
   if (blocks.empty()) return std::vector<v1::BlockState>();
-  const absl::Status status = CheckRange(manifest, {blocks.front().begin, blocks.back().end});
-  if (!status.ok()) return status;
-  const auto shards = OpenShards(dir, manifest);
-  if (!shards.ok()) return shards.status();
+  RETURN_IF_ERROR(CheckRange(manifest, {blocks.front().begin, blocks.back().end}));
+  ASSIGN_OR_RETURN(const auto shards, OpenShards(dir, manifest));
   std::vector<v1::BlockState> states(blocks.size());
-  for (const ShardFile& shard : *shards) {
+  for (const ShardFile& shard : shards) {
     for (int saved = 0; saved < shard.state.blocks_size(); ++saved) {
       const Range range = BlockRange(shard.state, saved);
       const auto first = std::partition_point(blocks.begin(), blocks.end(),
@@ -244,11 +234,10 @@ absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest
 
 absl::Status Prune(const std::string& dir, int keep) {
   CHECK_GE(keep, 1);
-  const auto numbers = ListCheckpoints(dir);
-  if (!numbers.ok()) return numbers.status();
+  ASSIGN_OR_RETURN(const auto numbers, ListCheckpoints(dir));
   int complete = 0;
   std::vector<std::string> problems;
-  for (uint64_t number : *numbers) {
+  for (uint64_t number : numbers) {
     const bool is_complete = complete < keep && ReadComplete(dir, number, Depth::kHeaders).ok();
     if (is_complete) ++complete;
     if (is_complete || complete == 0) continue;

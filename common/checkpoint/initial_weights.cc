@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/safetensors.h"
 
 namespace catchment {
@@ -33,26 +34,22 @@ absl::Status CheckTensors(const SafetensorsFile& file, const ParameterLayout& la
 }
 
 absl::Status ReadPart(const SafetensorsFile& file, const TensorSpec& tensor, Range elements, float* out) {
-  absl::Status status = file.Read(tensor.name, elements.begin, elements.size(), out);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(file.Read(tensor.name, elements.begin, elements.size(), out));
   if (std::all_of(out, out + elements.size(), [](float value) { return std::isfinite(value); }))
-    return status;
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(file.path(), ": tensor \"", tensor.name, "\" has a NaN or an infinity"));
 }
 
 absl::Status Read(const std::string& path, const ParameterLayout& layout, Range range, float* out) {
-  const auto file = SafetensorsFile::Open(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status status = CheckTensors(**file, layout); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const auto file, SafetensorsFile::Open(path));
+  RETURN_IF_ERROR(CheckTensors(*file, layout));
   for (size_t i = 0; i < layout.tensors().size(); ++i) {
     const Range tensor = layout.tensor(static_cast<int>(i));
     const Range part = {std::max(range.begin, tensor.begin), std::min(range.end, tensor.end)};
     if (part.size() <= 0) continue;
-    absl::Status status =
-        ReadPart(**file, layout.tensors()[i], {part.begin - tensor.begin, part.end - tensor.begin},
-                 out + (part.begin - range.begin));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadPart(*file, layout.tensors()[i], {part.begin - tensor.begin, part.end - tensor.begin},
+                             out + (part.begin - range.begin)));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/job/text_format.h"
@@ -126,13 +127,11 @@ absl::StatusOr<v1::Manifest> ReadManifest(const std::string& dir, uint64_t numbe
     return absl::NotFoundError(absl::StrCat(CheckpointDirectory(dir, number), " is not complete: it has no ",
                                             kManifest, ", which is written last"));
   }
-  if (!text.ok()) return text.status();
-  const auto checked = TakeChecked(path, *text);
-  if (!checked.ok()) return checked.status();
+  RETURN_IF_ERROR(text.status());
+  ASSIGN_OR_RETURN(const auto checked, TakeChecked(path, *text));
   v1::Manifest manifest;
-  absl::Status status = ParseText(*checked, path, "", &manifest);
-  if (status.ok()) status = CheckManifest(path, number, manifest);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ParseText(checked, path, "", &manifest));
+  RETURN_IF_ERROR(CheckManifest(path, number, manifest));
   return manifest;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
@@ -18,9 +19,8 @@ std::string PathIn(const std::string& directory) { return absl::StrCat(directory
 }  // namespace
 
 absl::StatusOr<std::string> ReadMasterAddress(const std::string& directory) {
-  absl::StatusOr<std::string> text = ReadFile(PathIn(directory));
-  if (!text.ok()) return text.status();
-  return std::string(absl::StripSuffix(*text, "\n"));
+  ASSIGN_OR_RETURN(std::string text, ReadFile(PathIn(directory)));
+  return std::string(absl::StripSuffix(text, "\n"));
 }
 
 MasterAddressFile::MasterAddressFile(const std::string& directory)

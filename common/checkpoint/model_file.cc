@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/job/job_text.h"
 
@@ -102,12 +103,11 @@ absl::Status WriteModel(const std::string& path, const v1::Job& job, const Param
 }
 
 absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const ParameterLayout& layout) {
-  const auto file = SafetensorsFile::Open(path);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const auto file, SafetensorsFile::Open(path));
   std::set<absl::string_view> weights;
   for (const TensorSpec& tensor : layout.tensors()) weights.insert(tensor.name);
   std::vector<TensorSpec> tensors;
-  for (const TensorEntry& entry : (*file)->tensors()) {
+  for (const TensorEntry& entry : file->tensors()) {
     // A parameter of a program may be named like a statistic.
     if (weights.count(entry.name) > 0 || !IsStatistic(entry.name))
       tensors.push_back({entry.name, entry.shape});
@@ -116,7 +116,7 @@ absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const Para
   if (!difference.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": belongs to a different model: ", difference));
   }
-  return ScoreIn(path, (*file)->metadata());
+  return ScoreIn(path, file->metadata());
 }
 
 absl::Status CheckStatistics(const std::vector<TensorSpec>& tensors, bool external,

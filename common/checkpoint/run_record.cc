@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/text_format.h"
 #include "glog/logging.h"
@@ -18,16 +19,15 @@ std::string RecordPath(const std::string& dir) { return dir + "/run.textproto"; 
 absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record) {
   std::string text;
   CHECK(google::protobuf::TextFormat::PrintToString(record, &text));
-  if (absl::Status status = CreateDirectories(dir); !status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(dir));
   return WriteAtomically(RecordPath(dir), text);
 }
 
 absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir) {
   const std::string path = RecordPath(dir);
-  const absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   v1::RunRecord record;
-  if (absl::Status status = ParseText(*text, path, "", &record); !status.ok()) return status;
+  RETURN_IF_ERROR(ParseText(text, path, "", &record));
   return record;
 }
 

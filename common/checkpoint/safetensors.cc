@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "glog/logging.h"
@@ -34,9 +35,7 @@ std::string ChecksumKey(const std::string& tensor) { return "crc32." + tensor; }
 absl::Status ForEachPart(absl::Span<const float> values, const AfterPart& after_part,
                          absl::FunctionRef<absl::Status(absl::Span<const float>)> visit) {
   for (; !values.empty(); values.remove_prefix(std::min(kPartValues, values.size()))) {
-    if (const absl::Status status = visit(values.first(std::min(kPartValues, values.size()))); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(visit(values.first(std::min(kPartValues, values.size()))));
     if (after_part) after_part();
   }
   return absl::OkStatus();
@@ -88,24 +87,22 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorV
   }
   int64_t bytes = kLengthBytes + static_cast<int64_t>(length);
   for (const TensorView& tensor : tensors) bytes += tensor.values.size() * kValueBytes;
-  const auto file = AtomicFile::Create(path, bytes);
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Write(&length, sizeof(length));
-  if (status.ok()) status = (*file)->Write(header->data(), header->size());
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, bytes));
+  absl::Status status = file->Write(&length, sizeof(length));
+  if (status.ok()) status = file->Write(header->data(), header->size());
   for (const TensorView& tensor : tensors) {
     if (!status.ok()) break;
     status = ForEachPart(tensor.values, after_part, [&](absl::Span<const float> part) {
-      return (*file)->Write(part.data(), part.size() * kValueBytes);
+      return file->Write(part.data(), part.size() * kValueBytes);
     });
   }
-  return status.ok() ? (*file)->Commit() : status;
+  return status.ok() ? file->Commit() : status;
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
-  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDONLY);
-  if (!descriptor.ok()) return descriptor.status();
-  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path, *descriptor));
-  if (const absl::Status status = file->ReadHeader(); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const int descriptor, OpenFile(path, O_RDONLY));
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path, descriptor));
+  RETURN_IF_ERROR(file->ReadHeader());
   return file;
 }
 
@@ -122,13 +119,13 @@ absl::Status SafetensorsFile::ReadHeader() {
     return wrong("has ", file_bytes, " bytes; it is truncated, or not a safetensors file");
   }
   uint64_t length;
-  if (const absl::Status status = ReadBytes(0, sizeof(length), &length); !status.ok()) return status;
+  RETURN_IF_ERROR(ReadBytes(0, sizeof(length), &length));
   if (length > static_cast<uint64_t>(std::min<int64_t>(kMaxHeaderBytes, file_bytes - kLengthBytes))) {
     return wrong("its header would need ", length, " bytes, but the file has ", file_bytes,
                  "; it is truncated, or not a safetensors file");
   }
   std::string text(length, '\0');
-  if (const absl::Status status = ReadBytes(kLengthBytes, length, text.data()); !status.ok()) return status;
+  RETURN_IF_ERROR(ReadBytes(kLengthBytes, length, text.data()));
   values_begin_ = kLengthBytes + static_cast<int64_t>(length);
   auto header = ParseHeader(text, file_bytes - values_begin_);
   if (!header.ok()) return At(path_, header.status());
@@ -165,7 +162,7 @@ absl::Status SafetensorsFile::Read(const std::string& name, int64_t first, int64
 
 absl::Status SafetensorsFile::VerifyChecksums() const {
   for (const TensorEntry& tensor : tensors()) {
-    if (const absl::Status status = VerifyChecksum(tensor); !status.ok()) return status;
+    RETURN_IF_ERROR(VerifyChecksum(tensor));
   }
   return absl::OkStatus();
 }
@@ -176,8 +173,7 @@ absl::Status SafetensorsFile::VerifyChecksum(const TensorEntry& tensor) const {
   uint32_t checksum = 0;
   for (int64_t done = 0; done < tensor.size * kValueBytes;) {
     const int64_t count = std::min<int64_t>(buffer.size(), tensor.size * kValueBytes - done);
-    const absl::Status status = ReadBytes(values_begin_ + tensor.begin + done, count, buffer.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadBytes(values_begin_ + tensor.begin + done, count, buffer.data()));
     checksum = Crc32(buffer.data(), count, checksum);
     done += count;
   }

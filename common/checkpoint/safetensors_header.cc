@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -122,7 +123,7 @@ absl::Status CheckNames(const std::vector<TensorEntry>& tensors) {
 }  // namespace
 
 absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header) {
-  if (absl::Status status = CheckNames(header.tensors); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckNames(header.tensors));
   ordered_json out = ordered_json::object();
   if (!header.metadata.empty()) out[kMetadata] = header.metadata;
   for (const TensorEntry& tensor : header.tensors) {
@@ -136,22 +137,20 @@ absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header) {
 }
 
 absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& text, int64_t data_bytes) {
-  const auto parsed = ParseJson(text);
-  if (!parsed.ok()) return parsed.status();
+  ASSIGN_OR_RETURN(const auto parsed, ParseJson(text));
   SafetensorsHeader header;
-  for (const auto& [name, value] : parsed->items()) {
+  for (const auto& [name, value] : parsed.items()) {
     if (name == kMetadata) {
-      if (const absl::Status status = ParseMetadata(value, &header.metadata); !status.ok()) return status;
+      RETURN_IF_ERROR(ParseMetadata(value, &header.metadata));
       continue;
     }
-    auto tensor = ParseTensor(name, value, data_bytes);
-    if (!tensor.ok()) return tensor.status();
-    header.tensors.push_back(*std::move(tensor));
+    ASSIGN_OR_RETURN(auto tensor, ParseTensor(name, value, data_bytes));
+    header.tensors.push_back(std::move(tensor));
   }
   std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::make_pair(a.begin, a.size) < std::make_pair(b.begin, b.size);
   });
-  if (const absl::Status status = CheckCoverage(header.tensors, data_bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckCoverage(header.tensors, data_bytes));
   return header;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
@@ -88,23 +89,20 @@ absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t numbe
     CHECK_EQ(static_cast<int64_t>(tensor.values.size()), state.end() - state.begin()) << tensor.name;
     views.push_back({tensor.name, {state.end() - state.begin()}, tensor.values});
   }
-  absl::Status status = CreateDirectories(CheckpointDirectory(dir, number));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(CheckpointDirectory(dir, number)));
   v1::SavedShard saved;
   saved.set_checkpoint(number);
   saved.set_version(ShardVersion(state));
   saved.set_file(ShardFileName(shard, num_shards));
-  status = WriteSafetensors(
+  RETURN_IF_ERROR(WriteSafetensors(
       absl::StrCat(CheckpointDirectory(dir, number), "/", saved.file()), views,
-      {{kStateKey, text}, {kChecksumKey, ChecksumText(Crc32(text.data(), text.size()))}}, after_part);
-  if (!status.ok()) return status;
+      {{kStateKey, text}, {kChecksumKey, ChecksumText(Crc32(text.data(), text.size()))}}, after_part));
   return saved;
 }
 
 absl::StatusOr<ShardFile> OpenShard(const std::string& path) {
-  auto file = SafetensorsFile::Open(path);
-  if (!file.ok()) return file.status();
-  ShardFile shard{*std::move(file), {}};
+  ASSIGN_OR_RETURN(auto file, SafetensorsFile::Open(path));
+  ShardFile shard{std::move(file), {}};
   const auto& metadata = shard.file->metadata();
   const auto text = metadata.find(kStateKey);
   if (text == metadata.end()) {
@@ -119,8 +117,7 @@ absl::StatusOr<ShardFile> OpenShard(const std::string& path) {
       checksum->second != ChecksumText(Crc32(text->second.data(), text->second.size()))) {
     return absl::DataLossError(absl::StrCat(path, ": its metadata is damaged: the CRC-32 does not match"));
   }
-  const absl::Status status = ParseText(text->second, path + ", metadata", "", &shard.state);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ParseText(text->second, path + ", metadata", "", &shard.state));
   const std::string problem = DescribeProblem(*shard.file, shard.state);
   if (!problem.empty()) return absl::DataLossError(absl::StrCat(path, ": ", problem));
   return shard;

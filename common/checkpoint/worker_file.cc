@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/safetensors.h"
@@ -21,8 +22,7 @@ std::string PathOf(const std::string& dir, uint64_t number, uint32_t worker) {
 
 absl::Status WriteWorkerState(const std::string& dir, uint64_t number, uint32_t worker,
                               const SavedWorker& state) {
-  absl::Status status = CreateDirectories(CheckpointDirectory(dir, number));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(CheckpointDirectory(dir, number)));
   std::vector<TensorView> tensors;
   for (const auto& [name, values] : state.vectors) {
     tensors.push_back({name, {static_cast<int64_t>(values.size())}, values});
@@ -33,21 +33,19 @@ absl::Status WriteWorkerState(const std::string& dir, uint64_t number, uint32_t 
 }
 
 absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t number, uint32_t worker) {
-  const auto file = SafetensorsFile::Open(PathOf(dir, number, worker));
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const auto file, SafetensorsFile::Open(PathOf(dir, number, worker)));
   SavedWorker state;
-  for (const auto& [key, text] : (*file)->metadata()) {
+  for (const auto& [key, text] : file->metadata()) {
     absl::string_view name = key;
     if (!absl::ConsumePrefix(&name, kNumber)) continue;
     if (absl::SimpleAtoi(text, &state.numbers[std::string(name)])) continue;
     return absl::DataLossError(
-        absl::StrCat((*file)->path(), ": ", key, " is \"", text, "\", which is not a number"));
+        absl::StrCat(file->path(), ": ", key, " is \"", text, "\", which is not a number"));
   }
-  for (const TensorEntry& tensor : (*file)->tensors()) {
+  for (const TensorEntry& tensor : file->tensors()) {
     std::vector<float>& values = state.vectors[tensor.name];
     values.resize(tensor.size);
-    const absl::Status status = (*file)->Read(tensor.name, 0, tensor.size, values.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(file->Read(tensor.name, 0, tensor.size, values.data()));
   }
   return state;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
+#include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 #include "glog/logging.h"
 #include "google/protobuf/descriptor.h"
@@ -86,7 +87,7 @@ absl::Status CheckField(const Message& message, const FieldDescriptor* field) {
       status = CheckFieldsKnown(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
                                                      : reflection.GetMessage(message, field));
     }
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }
@@ -100,9 +101,8 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
     return absl::Status(text.status().code(), absl::StrCat("the job file: ", text.status().message()));
   }
   v1::Job job;
-  absl::Status status = ParseText(*text, path, "", &job);
-  if (status.ok()) status = ApplyOverrides(overrides, &job);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ParseText(*text, path, "", &job));
+  RETURN_IF_ERROR(ApplyOverrides(overrides, &job));
   return job;
 }
 
@@ -153,7 +153,7 @@ absl::Status CheckFieldsKnown(const Message& message) {
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (absl::Status status = CheckField(message, field); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckField(message, field));
   }
   return absl::OkStatus();
 }

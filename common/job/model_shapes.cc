@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "google/protobuf/descriptor.h"
 
 namespace catchment {
@@ -607,7 +608,7 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
                                                    "sample at most ",
                                                    kLargest, " values"));
   }
-  if (absl::Status status = CheckOneKind(model); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOneKind(model));
   if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
   if (model.has_external()) return ExternalLayers(model.external());
   auto model_layers = model.layers();

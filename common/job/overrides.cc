@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 
 namespace catchment {
@@ -163,23 +164,22 @@ class Walk {
 
   absl::Status Take(const std::string& text, bool is_last, const std::string& value) {
     absl::StrAppend(&path_, path_.empty() ? "" : ".", text);
-    const auto step = ParseStep(text, path_);
-    if (!step.ok()) return step.status();
-    const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(step->name);
-    if (!field) return Problem(path_, DescribeUnknownField(*message_->GetDescriptor(), step->name));
-    if (step->index && !field->is_repeated()) return Problem(path_, "is not a list; leave the [index] out");
+    ASSIGN_OR_RETURN(const auto step, ParseStep(text, path_));
+    const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(step.name);
+    if (!field) return Problem(path_, DescribeUnknownField(*message_->GetDescriptor(), step.name));
+    if (step.index && !field->is_repeated()) return Problem(path_, "is not a list; leave the [index] out");
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (is_message && field->is_repeated() && !step->index) {
+    if (is_message && field->is_repeated() && !step.index) {
       return Problem(path_, absl::StrCat("is a list; give an item: ", path_, "[0]"));
     }
-    if (is_message) return Enter(*step, field, is_last, value);
+    if (is_message) return Enter(step, field, is_last, value);
     if (!is_last) return Problem(path_, "has no fields of its own");
     if (!field->is_repeated()) return Set(value, {message_, field});
-    if (step->index) return SetItem(*step->index, field, value);
+    if (step.index) return SetItem(*step.index, field, value);
     message_->GetReflection()->ClearField(message_, field);
     for (const std::string& item : ParseItems(value, *field)) {
       const int end = message_->GetReflection()->FieldSize(*message_, field);
-      if (absl::Status status = Set(item, {message_, field, end}); !status.ok()) return status;
+      RETURN_IF_ERROR(Set(item, {message_, field, end}));
     }
     return absl::OkStatus();
   }
@@ -209,7 +209,7 @@ class Walk {
       message_ = reflection.MutableRepeatedMessage(message_, field, *step.index);
     } else {
       if (in_item_ && !is_last) {
-        if (const absl::Status status = CheckKind(*message_, field, path_); !status.ok()) return status;
+        RETURN_IF_ERROR(CheckKind(*message_, field, path_));
       }
       message_ = reflection.MutableMessage(message_, field);
     }
@@ -232,8 +232,7 @@ absl::Status Apply(const std::string& text, Message* message) {
   const std::vector<std::string> steps = absl::StrSplit(path, '.');
   Walk walk(message);
   for (size_t i = 0; i < steps.size(); ++i) {
-    const absl::Status status = walk.Take(steps[i], i + 1 == steps.size(), value);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(walk.Take(steps[i], i + 1 == steps.size(), value));
   }
   return absl::OkStatus();
 }

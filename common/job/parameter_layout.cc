@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
 #include "common/base/rounding.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -120,12 +121,10 @@ absl::StatusOr<ParameterLayout> ParameterLayout::Create(std::vector<TensorSpec> 
   ParameterLayout layout;
   layout.block_size_ = layout.most_in_block_ = block_size;
   layout.cuts_ = cuts;
-  absl::Status status = layout.AddTensors(std::move(tensors));
-  if (status.ok()) status = layout.MakeFragments(fragments);
-  if (status.ok()) {
-    status = cuts == Cuts::kAnywhere ? layout.CutAnywhere(num_shards) : layout.CutBetweenTensors(num_shards);
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(layout.AddTensors(std::move(tensors)));
+  RETURN_IF_ERROR(layout.MakeFragments(fragments));
+  RETURN_IF_ERROR(cuts == Cuts::kAnywhere ? layout.CutAnywhere(num_shards)
+                                          : layout.CutBetweenTensors(num_shards));
   for (int s = 0; s < num_shards; ++s) {
     std::vector<uint32_t>& of_blocks = layout.fragments_of_blocks_.emplace_back();
     for (int b = 0; b < layout.num_blocks(s); ++b)

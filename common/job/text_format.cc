@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/byte_order_mark.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -307,11 +308,9 @@ bool Parse(const std::string& text, FirstError* error, google::protobuf::Message
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, FileNamedBy named_by) {
-  const absl::StatusOr<std::string> content = ReadFile(path, named_by);
-  if (!content.ok()) return content.status();
-  const absl::StatusOr<absl::string_view> text = Utf8Text(*content, path);
-  if (!text.ok()) return text.status();
-  return std::string(*text);
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(path, named_by));
+  ASSIGN_OR_RETURN(const absl::string_view text, Utf8Text(content, path));
+  return std::string(text);
 }
 
 absl::Status ParseText(const std::string& text, const std::string& source, const std::string& path,

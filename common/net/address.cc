@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -79,7 +80,7 @@ absl::Status TidyAddress(std::string* address) {
 absl::Status TidyAddresses(std::string* list) {
   std::vector<std::string> addresses = absl::StrSplit(*list, ',');
   for (std::string& address : addresses) {
-    if (absl::Status status = TidyAddress(&address); !status.ok()) return status;
+    RETURN_IF_ERROR(TidyAddress(&address));
   }
   *list = absl::StrJoin(addresses, ",");
   return absl::OkStatus();

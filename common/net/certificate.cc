@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -43,9 +44,8 @@ OpensslPtr<X509> Next(BIO* reader) {
 
 // Returns the certificates of a file, at least one.
 absl::StatusOr<std::vector<OpensslPtr<X509>>> ReadAll(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
-  const OpensslPtr<BIO> reader = Reader(*text);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const OpensslPtr<BIO> reader = Reader(text);
   std::vector<OpensslPtr<X509>> certificates;
   while (OpensslPtr<X509> certificate = Next(reader.get())) certificates.push_back(std::move(certificate));
   if (certificates.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " has no certificate"));
@@ -75,24 +75,21 @@ std::vector<std::string> RolesOf(X509* certificate) {
 }  // namespace
 
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
-  const absl::StatusOr<std::vector<OpensslPtr<X509>>> read = ReadAll(path);
-  if (!read.ok()) return read.status();
-  X509* const certificate = read->front().get();
+  ASSIGN_OR_RETURN(const std::vector<OpensslPtr<X509>> read, ReadAll(path));
+  X509* const certificate = read.front().get();
   return Certificate{ToTime(X509_get0_notBefore(certificate)), ToTime(X509_get0_notAfter(certificate)),
                      RolesOf(certificate)};
 }
 
 absl::Status CheckIssuer(const std::string& cert, const std::string& ca) {
-  const absl::StatusOr<std::vector<OpensslPtr<X509>>> chain = ReadAll(cert);
-  if (!chain.ok()) return chain.status();
-  const absl::StatusOr<std::vector<OpensslPtr<X509>>> authorities = ReadAll(ca);
-  if (!authorities.ok()) return authorities.status();
+  ASSIGN_OR_RETURN(const std::vector<OpensslPtr<X509>> chain, ReadAll(cert));
+  ASSIGN_OR_RETURN(const std::vector<OpensslPtr<X509>> authorities, ReadAll(ca));
   const OpensslPtr<X509_STORE> store(X509_STORE_new());
-  for (const OpensslPtr<X509>& authority : *authorities) X509_STORE_add_cert(store.get(), authority.get());
+  for (const OpensslPtr<X509>& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
   const OpensslPtr<STACK_OF(X509)> intermediates(sk_X509_new_null());
-  for (const OpensslPtr<X509>& one : *chain) sk_X509_push(intermediates.get(), one.get());
+  for (const OpensslPtr<X509>& one : chain) sk_X509_push(intermediates.get(), one.get());
   const OpensslPtr<X509_STORE_CTX> context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), chain->front().get(), intermediates.get());
+  X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), intermediates.get());
   X509_STORE_CTX_set_flags(context.get(), X509_V_FLAG_NO_CHECK_TIME);
   const bool issued = X509_verify_cert(context.get()) == 1;
   const std::string why = X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
@@ -103,9 +100,8 @@ absl::Status CheckIssuer(const std::string& cert, const std::string& ca) {
 }
 
 absl::StatusOr<bool> IsValidFor(const std::string& cert, const std::string& host) {
-  const absl::StatusOr<std::vector<OpensslPtr<X509>>> read = ReadAll(cert);
-  if (!read.ok()) return read.status();
-  X509* const certificate = read->front().get();
+  ASSIGN_OR_RETURN(const std::vector<OpensslPtr<X509>> read, ReadAll(cert));
+  X509* const certificate = read.front().get();
   const bool valid = X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
                      X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1;
   ERR_clear_error();

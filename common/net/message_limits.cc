@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/program_metrics.h"
@@ -318,8 +319,7 @@ absl::Status CheckField(const Message& message, const Check& check) {
   if (check.limit != nullptr && count > check.limit->most)
     return TooMuch(*check.limit, absl::StrCat("has ", count, " elements"));
   for (int i = 0; is_message && i < count; ++i) {
-    if (absl::Status status = CheckLimits(values.GetRepeatedMessage(message, &field, i)); !status.ok())
-      return status;
+    RETURN_IF_ERROR(CheckLimits(values.GetRepeatedMessage(message, &field, i)));
   }
   return absl::OkStatus();
 }
@@ -330,7 +330,7 @@ absl::Span<const FieldLimit> FieldLimits() { return kLimits; }
 
 absl::Status CheckLimits(const Message& message) {
   for (const Check& check : ChecksOf(*message.GetDescriptor())) {
-    if (absl::Status status = CheckField(message, check); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckField(message, check));
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 #include "common/net/address.h"
 #include "common/net/certificate.h"
 
@@ -56,9 +57,7 @@ absl::Status CheckFiles(const TlsFiles& tls) {
   if (absl::Status status = CheckComplete(tls); !status.ok() || tls.ca.empty()) return status;
   TlsFiles pem;
   for (const auto& flag : kTlsFiles) {
-    absl::StatusOr<std::string> text = ReadPem(flag.name, tls.*flag.file);
-    if (!text.ok()) return text.status();
-    pem.*flag.file = *std::move(text);
+    ASSIGN_OR_RETURN(pem.*flag.file, ReadPem(flag.name, tls.*flag.file));
   }
   if (IsKeyOf(pem.key, pem.cert)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--tls_key=", tls.key, " and --tls_cert=", tls.cert,
@@ -165,7 +164,7 @@ absl::Status CheckComplete(const TlsFiles& tls) {
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {
   UseSystemResolver();  // for commands, which do not call TuneProcess
-  if (absl::Status status = CheckFiles(tls); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckFiles(tls));
   if (tls.ca.empty()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
   WatchFiles(tls, &options);
@@ -174,7 +173,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(cons
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls) {
-  if (absl::Status status = CheckFiles(tls); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckFiles(tls));
   if (tls.ca.empty()) return grpc::InsecureServerCredentials();
   grpc::experimental::TlsServerCredentialsOptions options(nullptr);
   WatchFiles(tls, &options);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/net/stall_guard.h"
 #include "common/wire/token.h"
 
@@ -31,7 +32,7 @@ SnapshotReader::SnapshotReader(const std::vector<std::string>& servers,
 
 absl::Status SnapshotReader::Read(absl::Span<float> weights) {
   for (int s = 0; s < layout_.num_shards(); ++s) {
-    if (absl::Status status = ReadShard(s, weights); !status.ok()) return status;
+    RETURN_IF_ERROR(ReadShard(s, weights));
   }
   return absl::OkStatus();
 }
@@ -59,8 +60,8 @@ absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
   }
   const absl::Status status =
       guard.Explain(FromGrpc(reader->Finish(), absl::StrCat("snapshot of server ", s, " at ", servers_[s])));
-  if (!malformed.ok()) return malformed;
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(malformed);
+  RETURN_IF_ERROR(status);
   if (blocks != layout_.num_blocks(s)) {
     return absl::DataLossError(
         absl::StrCat("snapshot of server ", s, " has ", blocks, " of ", layout_.num_blocks(s), " blocks"));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/nearest_name.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace catchment {
@@ -176,7 +177,7 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::s
       }
       value = args[++i];
     }
-    if (absl::Status status = flag->set(value); !status.ok()) return status;
+    RETURN_IF_ERROR(flag->set(value));
   }
   return positional;
 }
@@ -234,7 +235,7 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
         absl::StrCat("takes ", argument.all == nullptr ? "one " : "at least one ", argument.name,
                      ", for example: ", name, " ", argument.example));
   }
-  if (absl::Status status = flags.CheckRequired(); !status.ok()) return status;
+  RETURN_IF_ERROR(flags.CheckRequired());
   return check();
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file_access.h"
 #include "common/base/host_name.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
@@ -151,7 +152,7 @@ absl::StatusOr<std::string> JoinTraces(const std::vector<std::string>& files) {
 }
 
 absl::Status PrepareTraceDirectory(const std::string& directory) {
-  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(directory));
   if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write to ", directory));
 }
@@ -160,7 +161,7 @@ absl::StatusOr<std::string> WriteTrace(const std::string& directory, const std::
                                        const RecordedTrace& trace) {
   const TracedProcess process = {program, HostName(), getpid()};
   std::string path = absl::StrCat(directory, "/", kPrefix, process.host, "-", process.pid, ".json");
-  if (absl::Status status = WriteAtomically(path, TraceJson(process, trace)); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteAtomically(path, TraceJson(process, trace)));
   return path;
 }
 
@@ -179,17 +180,13 @@ absl::StatusOr<int> JoinTraceDirectory(const std::string& directory) {
   std::sort(paths.begin(), paths.end());
   std::vector<std::string> files;
   for (const std::string& path : paths) {
-    absl::StatusOr<std::string> text = ReadFile(path);
-    if (!text.ok()) return text.status();
-    if (const auto one = JoinTraces({*text}); !one.ok())
+    ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    if (const auto one = JoinTraces({text}); !one.ok())
       return absl::InvalidArgumentError(absl::StrCat(path, " ", one.status().message()));
-    files.push_back(*std::move(text));
+    files.push_back(std::move(text));
   }
-  const absl::StatusOr<std::string> joined = JoinTraces(files);
-  if (!joined.ok()) return joined.status();
-  if (absl::Status status = WriteAtomically(absl::StrCat(directory, "/", kJoinedTrace), *joined);
-      !status.ok())
-    return status;
+  ASSIGN_OR_RETURN(const std::string joined, JoinTraces(files));
+  RETURN_IF_ERROR(WriteAtomically(absl::StrCat(directory, "/", kJoinedTrace), joined));
   return static_cast<int>(files.size());
 }
 

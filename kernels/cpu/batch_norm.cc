@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/base/status_macros.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
@@ -375,10 +376,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuBatchNorm(CpuContext* context, co
   // The channels of a flattened image are its single values.
   const bool flattened = spec.layer.input.is_vector() && input->layout().dims().size() > 2;
   const dnnl::memory::desc layout = flattened ? PlainLayout(input->layout().dims()) : input->layout();
-  absl::StatusOr<SampleLayout> sample = LayoutOfSample(layout);
-  if (!sample.ok()) return sample.status();
+  ASSIGN_OR_RETURN(SampleLayout sample, LayoutOfSample(layout));
   if (flattened) sample = SampleLayout{1, 1, spec.layer.input.channels};
-  return std::make_unique<CpuBatchNorm>(context, spec, layout, *sample, input);
+  return std::make_unique<CpuBatchNorm>(context, spec, layout, sample, input);
 }
 
 }  // namespace catchment

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/status_macros.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
@@ -258,9 +259,8 @@ std::unique_ptr<Fork> MakeCpuFork(CpuContext* context, CpuActivation* activation
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuDropout(CpuContext* context, const KernelSpec& spec,
                                                        CpuActivation* input) {
-  const absl::StatusOr<SampleLayout> layout = LayoutOfSample(input->layout());
-  if (!layout.ok()) return layout.status();
-  return std::make_unique<CpuDropout>(context, spec, layout->ByElement(), input);
+  ASSIGN_OR_RETURN(const SampleLayout layout, LayoutOfSample(input->layout()));
+  return std::make_unique<CpuDropout>(context, spec, layout.ByElement(), input);
 }
 
 }  // namespace catchment

@@ -1,6 +1,7 @@
 // Max and average pooling on oneDNN, in the layout of the input, or in another one if oneDNN has only
 // reference loops for that. For the maximum, a workspace records which value of each window was the largest.
 // The average of whole channels is computed in loops of our own.
+#include "common/base/status_macros.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
@@ -163,9 +164,8 @@ std::unique_ptr<Kernel> MakeCpuPool(CpuContext* context, const KernelSpec& spec,
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuGlobalAveragePool(CpuContext* context, const KernelSpec& spec,
                                                                  const CpuActivation* input) {
-  const absl::StatusOr<SampleLayout> layout = LayoutOfSample(input->layout());
-  if (!layout.ok()) return layout.status();
-  return std::make_unique<CpuGlobalAveragePool>(context, spec, *layout, input);
+  ASSIGN_OR_RETURN(const SampleLayout layout, LayoutOfSample(input->layout()));
+  return std::make_unique<CpuGlobalAveragePool>(context, spec, layout, input);
 }
 
 }  // namespace catchment

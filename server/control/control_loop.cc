@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/job/job_text.h"
 #include "common/wire/protocol.h"
@@ -50,16 +51,15 @@ v1::RunRecord FirstRecord(const RunOptions& run) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControlLoop>> ControlLoop::Create(Options options, const Clock* clock) {
-  absl::StatusOr<std::unique_ptr<Master>> master = MakeMaster(&options, clock);
-  if (!master.ok()) return master.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Master> master, MakeMaster(&options, clock));
   const RunOptions& run = options.run;
-  if (options.kept) (*master)->SetKept(*options.kept);
-  if (!run.restored) (*master)->ExpectEvaluators(run.loss ? run.loss->evaluators : run.evaluators);
+  if (options.kept) master->SetKept(*options.kept);
+  if (!run.restored) master->ExpectEvaluators(run.loss ? run.loss->evaluators : run.evaluators);
   if (run.loss) {
     const int workers = run.loss->workers > 0 ? run.loss->workers : static_cast<int>(run.job.workers());
-    (*master)->ExpectWorkers(workers, run.job.faults().connect_timeout_seconds());
+    master->ExpectWorkers(workers, run.job.faults().connect_timeout_seconds());
   }
-  return std::unique_ptr<ControlLoop>(new ControlLoop(std::move(options), *std::move(master), clock));
+  return std::unique_ptr<ControlLoop>(new ControlLoop(std::move(options), std::move(master), clock));
 }
 
 ControlLoop::ControlLoop(Options options, std::unique_ptr<Master> master, const Clock* clock)
@@ -133,11 +133,7 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
 
 absl::Status ControlLoop::CheckWorker(const v1::RegisterRequest& request) const {
   const std::string worker = absl::StrCat("the worker (", request.host(), ":", request.pid(), ")");
-  if (absl::Status status =
-          CheckProtocolVersion(worker, request.protocol_version(), request.build(), "this master");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckProtocolVersion(worker, request.protocol_version(), request.build(), "this master"));
   if (request.run_id() == run().run_id) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(worker, " has the job of run ", FormatId(request.run_id()),
                                          ", but this master started run ", FormatId(run().run_id),
@@ -146,7 +142,7 @@ absl::Status ControlLoop::CheckWorker(const v1::RegisterRequest& request) const 
 
 absl::StatusOr<v1::RegisterReply> ControlLoop::Register(const v1::RegisterRequest& request,
                                                         const std::string& address) {
-  if (absl::Status status = CheckWorker(request); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckWorker(request));
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request, address);
   if (reply.ok()) {
     history_.NoteLostVersion(request.version());
@@ -180,16 +176,15 @@ absl::StatusOr<v1::GetEvaluationReply> ControlLoop::GetEvaluation(const v1::GetE
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1::EvaluationReport& report) {
-  absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
-  if (!reply.ok()) return reply;
-  if (!options_.writes_weights) reply->set_keep(false);
+  ASSIGN_OR_RETURN(v1::ReportEvaluationReply reply, master_->ReportEvaluation(report));
+  if (!options_.writes_weights) reply.set_keep(false);
   // A late report, and one that is repeated, has no effect.
   if (report.evaluation() == master_->newest_evaluation() &&
       report.evaluation() != newest_report_.evaluation()) {
     newest_report_ = report;
   }
   scored_ = true;
-  if (reply->keep()) best_report_ = report;
+  if (reply.keep()) best_report_ = report;
   evaluations_changed_ = true;
   NoteChange();
   return reply;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/wire/protocol.h"
@@ -156,11 +157,7 @@ bool JobServers::MustBeginAgain(const v1::RegisterServerRequest& request) const 
 
 absl::Status JobServers::CheckRun(const v1::RegisterServerRequest& request) const {
   const std::string server = absl::StrCat("server ", request.index(), " at ", request.address());
-  if (absl::Status status =
-          CheckProtocolVersion(server, request.protocol_version(), request.build(), "this master");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckProtocolVersion(server, request.protocol_version(), request.build(), "this master"));
   const bool can_begin_again = can_go_back_ && request.job_fingerprint() == JobFingerprint(options_.job);
   if (can_begin_again || request.run().id() == 0 || request.run().id() == options_.run_id)
     return absl::OkStatus();
@@ -197,7 +194,7 @@ absl::Status JobServers::Check(const v1::RegisterServerRequest& request) {
     LOG(WARNING) << status.message();
     return status;
   }
-  if (absl::Status status = CheckPlace(request); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlace(request));
   if (loss_) return absl::UnavailableError("the job goes back to a checkpoint");
   const Server& server = servers_[request.index()];
   const bool replaces = !server.address.empty() && server.instance != request.server_instance();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
@@ -50,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<
                                                        int num_shards, const Clock* clock,
                                                        const std::optional<v1::MasterState>& resumed) {
   const v1::MasterState from = resumed.value_or(v1::MasterState());
-  if (absl::Status status = CheckMasterState(from); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckMasterState(from));
   return std::unique_ptr<Master>(new Master(std::move(job), std::move(tensors), num_shards, clock, from));
 }
 
@@ -102,11 +103,8 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
   if (phase() == v1::JobStatus::FAILED) {
     return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
   }
-  if (absl::Status status = CheckFits(request); !status.ok()) return status;
-  if (absl::Status status = CheckIsNotBarred(request, address.empty() ? request.host() : address);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckFits(request));
+  RETURN_IF_ERROR(CheckIsNotBarred(request, address.empty() ? request.host() : address));
   if (!membership_.HasRoom(request.role())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
@@ -175,10 +173,9 @@ bool Master::TrainSamplesAreOpen() const {
 }
 
 absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<Member*> member =
-      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
-  if (!member.ok()) return member.status();
-  if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto member,
+                   membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now()));
+  RETURN_IF_ERROR(Observe(request.progress(), member));
   Advance();
   v1::HeartbeatReply reply;
   reply.set_again_in_seconds(Spread(kHeartbeatSeconds));

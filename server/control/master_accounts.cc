@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
 #include "server/control/master.h"
 
 namespace catchment {
@@ -57,7 +58,7 @@ double MeanStepSeconds(const Member& worker) {
 
 absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
   if (member->role != v1::WORKER) return absl::OkStatus();
-  if (absl::Status status = CheckProgress(progress, *member); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckProgress(progress, *member));
   const v1::Progress& before = member->progress;
   // Calls of one worker may arrive out of order.
   if (progress.steps() < before.steps() || progress.samples() < before.samples()) return absl::OkStatus();

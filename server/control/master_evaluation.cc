@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/model_file.h"
 #include "server/control/master.h"
 
@@ -16,7 +17,7 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
     over.set_stop(true);
     return over;
   }
-  if (!member.ok()) return member.status();
+  RETURN_IF_ERROR(member.status());
   // An evaluator that asks for the next evaluation has sent the weights of the last one, or has given up.
   if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
   return evaluations_.Current(
@@ -24,14 +25,9 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
-  absl::StatusOr<Member*> member = membership_.RenewEvaluator(report.incarnation(), clock_->Now());
-  if (!member.ok()) return member.status();
-  if (absl::Status status =
-          CheckStatistics(tensors_, job_.model().has_external(),
-                          absl::MakeConstSpan(report.statistics().data(), report.statistics_size()));
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(membership_.RenewEvaluator(report.incarnation(), clock_->Now()).status());
+  RETURN_IF_ERROR(CheckStatistics(tensors_, job_.model().has_external(),
+                                  absl::MakeConstSpan(report.statistics().data(), report.statistics_size())));
   if (evaluations_.Report(report)) {
     FollowPlateau();
     RecordScore();
@@ -70,14 +66,13 @@ void Master::EndIfEnough() {
 }
 
 absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {
-  absl::StatusOr<Member*> member = membership_.RenewEvaluator(incarnation, clock_->Now());
-  if (!member.ok()) return member.status();
+  ASSIGN_OR_RETURN(auto member, membership_.RenewEvaluator(incarnation, clock_->Now()));
   const uint64_t expected = best_wanted_.evaluation();
   if (expected > 0 && evaluation == expected) return best_wanted_;
   const std::string wanted = expected > 0 ? absl::StrCat("those of evaluation ", expected) : "none";
   const std::string refusal =
       absl::StrCat("the weights of evaluation ", evaluation, " are refused: expected ", wanted);
-  AddOfMember(absl::StrCat((*member)->name(), ": ", refusal));
+  AddOfMember(absl::StrCat(member->name(), ": ", refusal));
   return absl::FailedPreconditionError(refusal);
 }
 

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
+#include "common/base/status_macros.h"
 #include "server/control/lease_ledger.h"
 #include "server/control/master.h"
 #include "server/control/plan_ledger.h"
@@ -44,21 +45,18 @@ uint64_t SamplesIn(const Assignment& assignment) {
 }  // namespace
 
 absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
-  absl::StatusOr<Member*> found =
-      membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
-  if (!found.ok()) return found.status();
-  Member* member = *found;
-  if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto member,
+                   membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), clock_->Now()));
+  RETURN_IF_ERROR(Observe(request.progress(), member));
   Advance();
   return LeaseFor(request, member);
 }
 
 absl::StatusOr<v1::Lease> Master::GetLeaseAgain(const v1::GetLeaseRequest& request) {
   constexpr double kLongAgo = 0;  // does not renew its heartbeat
-  absl::StatusOr<Member*> member =
-      membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
-  if (!member.ok()) return member.status();
-  return LeaseFor(request, *member);
+  ASSIGN_OR_RETURN(auto member,
+                   membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), kLongAgo));
+  return LeaseFor(request, member);
 }
 
 bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {

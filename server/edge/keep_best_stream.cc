@@ -1,5 +1,6 @@
 #include "server/edge/keep_best_stream.h"
 
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 
 namespace catchment {
@@ -21,9 +22,9 @@ void KeepBestStream::OnReadDone(bool ok) {
 }
 
 absl::Status KeepBestStream::Take() {
-  if (absl::Status status = CheckLimits(message_); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckLimits(message_));
   if (stream_ != 0) return keeper_.Add(stream_, message_);
-  if (absl::Status status = call_.permission.Check(call_.context, message_); !status.ok()) return status;
+  RETURN_IF_ERROR(call_.permission.Check(call_.context, message_));
   const absl::StatusOr<uint64_t> begun = keeper_.Begin(message_);
   if (begun.ok()) stream_ = *begun;
   return begun.status();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
 #include "server/edge/keep_best_stream.h"
@@ -13,8 +14,7 @@ namespace {
 
 template <typename Reply>
 absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
-  if (!result.ok()) return result.status();
-  *reply = *std::move(result);
+  ASSIGN_OR_RETURN(*reply, std::move(result));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/status_macros.h"
 #include "proto/master.pb.h"
 #include "server/edge/call_rate.h"
 
@@ -63,9 +64,9 @@ class Permission {
                   }) {
       roles &= request.role() == v1::EVALUATOR ? kEvaluatorRole : kWorkerRole;
     }
-    if (absl::Status status = CheckRoles(context, roles); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckRoles(context, roles));
     if (rate_ != nullptr) {
-      if (absl::Status status = rate_->Take(context.peer()); !status.ok()) return status;
+      RETURN_IF_ERROR(rate_->Take(context.peer()));
     }
     if constexpr (requires {
                     { request.incarnation() } -> std::same_as<uint64_t>;

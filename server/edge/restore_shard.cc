@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/growing_pause.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "proto/standby.grpc.pb.h"
@@ -27,8 +28,8 @@ absl::Status Read(v1::StandbyService::Stub* stub, const v1::StandbyHello& hello,
   }
   if (!fits.ok()) context.TryCancel();
   const absl::Status status = FromGrpc(reader->Finish(), name);
-  if (!fits.ok()) return fits;
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(fits);
+  RETURN_IF_ERROR(status);
   return replica->complete() ? absl::OkStatus() : absl::UnavailableError("the copy is incomplete");
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/energy/meter.h"
 #include "common/trace/recorder.h"
@@ -81,9 +82,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   const double sent = clock_.Now();
-  const absl::Status status =
-      FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_));
   RecordMasterTime(sent, reply.master_time());
   if (reply.run_id() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/net/message_limits.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
@@ -83,7 +84,7 @@ class Receiver final : public StreamOwner {
       }
     }
     if (std::optional<absl::Cord> vector = DecodeVector(message)) {
-      if (absl::Status status = store_.AddVector(stream_, *std::move(vector)); !status.ok()) return status;
+      RETURN_IF_ERROR(store_.AddVector(stream_, *std::move(vector)));
       return 0;
     }
     v1::StandbyPart part;
@@ -191,11 +192,7 @@ void StandbyStore::Join(uint64_t run_id, uint64_t lowest_epoch) {
 }
 
 absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
-  if (absl::Status status =
-          CheckProtocolVersion("the server", hello.protocol_version(), /*build=*/"", "its standby");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckProtocolVersion("the server", hello.protocol_version(), /*build=*/"", "its standby"));
   const bool fits = hello.fingerprint() == layout_.fingerprint() &&
                     hello.shard() == static_cast<uint32_t>(shard_) &&
                     hello.num_shards() == static_cast<uint32_t>(layout_.num_shards());
@@ -215,7 +212,7 @@ absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
 
 absl::StatusOr<uint64_t> StandbyStore::Admit(const v1::StandbyHello& hello) {
   MutexLock lock(&mu_);
-  if (absl::Status status = Check(hello); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(hello));
   epoch_ = hello.epoch();
   replica_.BeginStream();
   return ++stream_;
@@ -224,7 +221,7 @@ absl::StatusOr<uint64_t> StandbyStore::Admit(const v1::StandbyHello& hello) {
 absl::StatusOr<uint64_t> StandbyStore::Add(uint64_t stream, v1::StandbyPart part) {
   MutexLock lock(&mu_);
   if (stream != stream_) return absl::AbortedError("another connection has replaced this one");
-  if (absl::Status status = replica_.Add(std::move(part)); !status.ok()) return status;
+  RETURN_IF_ERROR(replica_.Add(std::move(part)));
   return replica_.receives_image() ? 0 : replica_.number();
 }
 
@@ -240,7 +237,7 @@ absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
   v1::StandbyHello as = hello;
   // The master, which assigns the epochs, is lost with shard 0.
   if (hello.epoch() == 0 && shard_ == 0) as.set_epoch(epoch_ + 1);
-  if (absl::Status status = Check(as); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(as));
   if (!replica_.complete())
     return absl::NotFoundError(absl::StrCat("the standby of shard ", shard_, " has no complete copy of it"));
   epoch_ = as.epoch();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -33,10 +34,9 @@ absl::StatusOr<uint64_t> BestKeeper::Begin(const v1::BestWeights& first) {
     MutexLock lock(&mu_);
     incoming.stream = ++streams_;
   }
-  absl::StatusOr<v1::BestState> score = owner_.admit(first.incarnation(), first.evaluation());
-  if (!score.ok()) return score.status();
+  ASSIGN_OR_RETURN(v1::BestState score, owner_.admit(first.incarnation(), first.evaluation()));
   incoming.incarnation = first.incarnation();
-  incoming.score = *std::move(score);
+  incoming.score = std::move(score);
   incoming.weights.resize(num_values_);
   if (absl::Status status = Take(first, &incoming); !status.ok()) {
     owner_.ended(incoming.score, status);
@@ -54,7 +54,7 @@ absl::Status BestKeeper::Add(uint64_t stream, const v1::BestWeights& message) {
   absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (absl::Status current = CheckCurrent(stream); !current.ok()) return current;
+    RETURN_IF_ERROR(CheckCurrent(stream));
     status = Take(message, &incoming_);
     if (status.ok()) return status;
     broken = std::exchange(incoming_, {});

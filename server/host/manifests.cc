@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
 
 namespace catchment {
@@ -39,7 +40,7 @@ absl::Status RecordCheckpoint(const std::string& directory, const RunOptions& ru
         shards.status().code(),
         absl::StrCat("the master cannot read what the servers saved: ", shards.status().message(), hint));
   }
-  if (absl::Status status = WriteManifest(directory, manifest); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteManifest(directory, manifest));
   const absl::Status pruned = Prune(directory, static_cast<int>(run.job.checkpoint().keep()));
   LOG_IF(ERROR, !pruned.ok()) << "cannot delete old checkpoints: " << pruned.message();
   return absl::OkStatus();

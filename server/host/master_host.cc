@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/run_record.h"
 #include "common/energy/meter.h"
 #include "common/program/log_format.h"
@@ -44,27 +45,24 @@ auto MasterHost::Call(const Function& function) {
 absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, const ParameterLayout* layout,
                                                                ShardHost* local, const Clock* clock,
                                                                std::optional<v1::MasterState> resumed) {
-  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
-  if (!outputs.ok()) return outputs.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Outputs> outputs, Outputs::Open(options.out_dir));
   ControlLoop::Options control;
   control.run = options;
   control.tensors = layout->tensors();
   control.can_go_back = !options.checkpoint_dir.empty();
-  control.writes_weights = (*outputs)->enabled();
+  control.writes_weights = outputs->enabled();
   control.has_standby = HasStandbys(options.job, options.num_servers) && local->log() != nullptr;
-  if (resumed && options.job.evaluation().keep_best()) control.kept = ReadKeptScore(**outputs, *layout);
+  if (resumed && options.job.evaluation().keep_best()) control.kept = ReadKeptScore(*outputs, *layout);
   control.resumed = std::move(resumed);
   control.own_version = [local] { return local->shard()->version(); };
   control.own_energy = [] { return HostEnergy().Read(); };
   for (int s = 0; s < options.num_servers; ++s) control.parameters.push_back(layout->shard(s).size());
-  absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), clock);
-  if (!loop.ok()) return loop.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<ControlLoop> loop, ControlLoop::Create(std::move(control), clock));
   if (!options.checkpoint_dir.empty()) {
-    if (absl::Status status = WriteRunRecord(options.checkpoint_dir, (*loop)->record()); !status.ok())
-      return status;
+    RETURN_IF_ERROR(WriteRunRecord(options.checkpoint_dir, loop->record()));
   }
   return std::unique_ptr<MasterHost>(
-      new MasterHost(std::move(options), layout, local, clock, *std::move(outputs), *std::move(loop)));
+      new MasterHost(std::move(options), layout, local, clock, std::move(outputs), std::move(loop)));
 }
 
 MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
@@ -21,20 +22,18 @@ std::string Place(uint64_t checkpoint) {
 
 // Returns the newest complete checkpoint, and sets newer ones aside. NotFound if there is none.
 absl::StatusOr<v1::Manifest> TakeLatest(const std::string& directory, const v1::Job& job) {
-  absl::StatusOr<FoundCheckpoint> found = FindLatest(directory);
-  if (!found.ok()) return found.status();
-  for (const std::string& warning : found->warnings) LOG(WARNING) << warning;
-  const uint64_t number = found->manifest.number();
-  const std::string conflict = DescribeResumeConflict(found->manifest.job(), job);
+  ASSIGN_OR_RETURN(FoundCheckpoint found, FindLatest(directory));
+  for (const std::string& warning : found.warnings) LOG(WARNING) << warning;
+  const uint64_t number = found.manifest.number();
+  const std::string conflict = DescribeResumeConflict(found.manifest.job(), job);
   if (!conflict.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint ", number, " in ", directory, " belongs to a different job:\n", conflict));
   }
   LOG(INFO) << "resuming from checkpoint " << number << " in " << directory;
-  const absl::StatusOr<std::vector<std::string>> lines = SetAsideNewerThan(directory, number);
-  if (!lines.ok()) return lines.status();
-  for (const std::string& line : *lines) LOG(WARNING) << line;
-  return std::move(found->manifest);
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines, SetAsideNewerThan(directory, number));
+  for (const std::string& line : lines) LOG(WARNING) << line;
+  return std::move(found.manifest);
 }
 
 // Deletes the checkpoints of a job that has not completed any. `not_found`: the result of FindLatest, which
@@ -42,7 +41,7 @@ absl::StatusOr<v1::Manifest> TakeLatest(const std::string& directory, const v1::
 absl::Status DeleteIncomplete(const std::string& directory, const absl::Status& not_found) {
   const absl::StatusOr<std::vector<uint64_t>> numbers = ListCheckpoints(directory);
   if (absl::IsNotFound(numbers.status())) return absl::OkStatus();
-  if (!numbers.ok()) return numbers.status();
+  RETURN_IF_ERROR(numbers.status());
   for (uint64_t number : *numbers) {
     if (!absl::IsNotFound(ReadManifest(directory, number).status())) return not_found;
   }
@@ -63,7 +62,7 @@ bool HasNotEnded(const v1::RunRecord& record, const v1::Job& job) {
 absl::Status CheckHasNoCheckpoint(const std::string& directory) {
   const absl::StatusOr<FoundCheckpoint> found = FindLatest(directory);
   if (absl::IsNotFound(found.status())) return absl::OkStatus();
-  if (!found.ok()) return found.status();
+  RETURN_IF_ERROR(found.status());
   return absl::FailedPreconditionError(absl::StrCat(
       directory, " contains checkpoint ", found->manifest.number(), " of job '", found->manifest.job().name(),
       "': resume from it with --resume, or choose another directory"));
@@ -97,37 +96,31 @@ absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job
 }
 
 absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& directory, const v1::Job& job) {
-  const absl::StatusOr<v1::RunRecord> record = ReadOrEmpty(directory);
-  if (!record.ok()) return record.status();
-  if (!HasNotEnded(*record, job)) return std::nullopt;
-  return *record;
+  ASSIGN_OR_RETURN(const v1::RunRecord record, ReadOrEmpty(directory));
+  if (!HasNotEnded(record, job)) return std::nullopt;
+  return record;
 }
 
 absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job) {
-  const absl::StatusOr<v1::RunRecord> record = ReadOrEmpty(directory);
-  if (!record.ok()) return record.status();
-  const bool untold = record->ended() && !record->told() && !record->phase().empty();
-  if (!untold || record->job_fingerprint() != JobFingerprint(job)) return std::nullopt;
-  return *record;
+  ASSIGN_OR_RETURN(const v1::RunRecord record, ReadOrEmpty(directory));
+  const bool untold = record.ended() && !record.told() && !record.phase().empty();
+  if (!untold || record.job_fingerprint() != JobFingerprint(job)) return std::nullopt;
+  return record;
 }
 
 absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume) {
   RunStart start;
   if (directory.empty()) return start;
-  const absl::StatusOr<v1::RunRecord> read = ReadOrEmpty(directory);
-  if (!read.ok()) return read.status();
-  const v1::RunRecord& record = *read;
+  ASSIGN_OR_RETURN(const v1::RunRecord record, ReadOrEmpty(directory));
   if (HasNotEnded(record, job)) {
     return GoBack(directory, job, record,
                   {.process = "the master", .evaluators = static_cast<int>(record.evaluators())});
   }
   if (!resume) {
-    if (absl::Status status = CheckHasNoCheckpoint(directory); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckHasNoCheckpoint(directory));
     return start;
   }
-  absl::StatusOr<v1::Manifest> checkpoint = TakeLatest(directory, job);
-  if (!checkpoint.ok()) return checkpoint.status();
-  start.checkpoint = *std::move(checkpoint);
+  ASSIGN_OR_RETURN(start.checkpoint, TakeLatest(directory, job));
   start.record = record;
   return start;
 }

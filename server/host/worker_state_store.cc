@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -137,7 +138,7 @@ void WorkerStateStore::Handle(const Call& call) {
 }
 
 absl::Status WorkerStateStore::HandleSave(const v1::SaveWorkerStateRequest& request) {
-  if (absl::Status status = BeginTurn(request); !status.ok()) return status;
+  RETURN_IF_ERROR(BeginTurn(request));
   const bool last = !request.has_part();
   const absl::Status status = last ? Write() : TakePart(request.part());
   if (last || !status.ok()) EndTurn(status);
@@ -152,8 +153,7 @@ absl::Status WorkerStateStore::BeginTurn(const v1::SaveWorkerStateRequest& reque
       EndTurn(
           absl::DeadlineExceededError(absl::StrCat("worker ", turn_->worker, " has sent only a part of it")));
     }
-    if (absl::Status status = owner_.admit(request.incarnation(), request.checkpoint()); !status.ok())
-      return status;
+    RETURN_IF_ERROR(owner_.admit(request.incarnation(), request.checkpoint()));
     turn_ = Turn{.worker = request.worker(),
                  .incarnation = request.incarnation(),
                  .checkpoint = request.checkpoint(),
@@ -235,10 +235,9 @@ absl::StatusOr<const SavedWorker*> WorkerStateStore::StateOf(uint32_t worker) {
 
 absl::StatusOr<v1::LoadWorkerStateReply> WorkerStateStore::HandleLoad(
     const v1::LoadWorkerStateRequest& request) {
-  const absl::StatusOr<const SavedWorker*> state = StateOf(request.worker());
-  if (!state.ok()) return state.status();
+  ASSIGN_OR_RETURN(const SavedWorker* state, StateOf(request.worker()));
   v1::LoadWorkerStateReply reply;
-  if (std::optional<v1::WorkerStatePart> part = PartOf(**state, request.part())) {
+  if (std::optional<v1::WorkerStatePart> part = PartOf(*state, request.part())) {
     *reply.mutable_part() = *std::move(part);
   } else {
     // Frees the memory until another worker loads its state.

@@ -9,16 +9,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 
 AppendedFile::~AppendedFile() { close(file_); }
 
 absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::OpenLines(const std::string& path) {
-  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDWR | O_CREAT);
-  if (!descriptor.ok()) return descriptor.status();
-  auto file = std::make_unique<AppendedFile>(path, *descriptor);
-  if (absl::Status status = file->RemoveUnfinishedLine(); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const int descriptor, OpenFile(path, O_RDWR | O_CREAT));
+  auto file = std::make_unique<AppendedFile>(path, descriptor);
+  RETURN_IF_ERROR(file->RemoveUnfinishedLine());
   return file;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/host_name.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
@@ -37,7 +38,7 @@ std::string FrameRecord(const std::string& message) {
 }
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& directory, double unix_time) {
-  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(directory));
   auto seconds = static_cast<int64_t>(unix_time);
   std::string path;
   int descriptor;

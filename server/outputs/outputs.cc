@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/noise_scale.h"
 #include "common/base/staleness.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/model_file.h"
 #include "server/outputs/push_report.h"
@@ -137,12 +138,10 @@ double Outputs::SystemTime() {
 absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& directory, UnixTime unix_time) {
   std::unique_ptr<Outputs> outputs(new Outputs(directory, std::move(unix_time)));
   if (directory.empty()) return outputs;
-  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  RETURN_IF_ERROR(CreateDirectories(directory));
   RemoveTemporaries(directory);
   const std::string path = directory + "/metrics.jsonl";
-  absl::StatusOr<std::unique_ptr<AppendedFile>> metrics = AppendedFile::OpenLines(path);
-  if (!metrics.ok()) return metrics.status();
-  outputs->metrics_ = *std::move(metrics);
+  ASSIGN_OR_RETURN(outputs->metrics_, AppendedFile::OpenLines(path));
   return outputs;
 }
 

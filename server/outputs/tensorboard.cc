@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -87,9 +88,9 @@ absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, ui
                                    double unix_time) {
   const int64_t step = line["samples"];
   if (file_ == nullptr) {
-    if (absl::Status status = Open(step, unix_time); !status.ok()) return status;
+    RETURN_IF_ERROR(Open(step, unix_time));
   }
-  if (absl::Status status = WriteTest(line, unix_time); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteTest(line, unix_time));
   tensorboard::Event event = At(unix_time, step);
   tensorboard::Summary* const summary = event.mutable_summary();
   for (const auto& [key, tag] : kScalars) AddScalar(line[key], tag, summary);
@@ -105,12 +106,11 @@ absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, ui
 
 // Writes the start of a session: a resumed job trains the steps after its checkpoint again.
 absl::Status TensorBoard::Open(int64_t step, double unix_time) {
-  absl::StatusOr<std::unique_ptr<EventFile>> file = EventFile::Create(directory_, unix_time);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<EventFile> file, EventFile::Create(directory_, unix_time));
   tensorboard::Event start = At(unix_time, step);
   start.mutable_session()->set_status(tensorboard::Session::START);
-  if (absl::Status status = (*file)->Write(start); !status.ok()) return status;
-  file_ = *std::move(file);
+  RETURN_IF_ERROR(file->Write(start));
+  file_ = std::move(file);
   return absl::OkStatus();
 }
 
@@ -120,7 +120,7 @@ absl::Status TensorBoard::WriteTest(const Json& line, double unix_time) {
   if (test == last_test_ || !line["tested_at_samples"].is_number()) return absl::OkStatus();
   tensorboard::Event event = At(unix_time, line["tested_at_samples"]);
   for (const auto& [key, tag] : kTestScalars) AddScalar(line[key], tag, event.mutable_summary());
-  if (absl::Status status = file_->Write(event); !status.ok()) return status;
+  RETURN_IF_ERROR(file_->Write(event));
   last_test_ = test;
   return absl::OkStatus();
 }

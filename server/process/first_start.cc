@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
 #include "server/control/check_image.h"
@@ -23,26 +24,24 @@ constexpr double kRestoreSeconds = 3;
 // Returns false if there is none: the job goes back to a checkpoint, or begins.
 absl::StatusOr<bool> ContinueRun(ServerConfig* config) {
   if (!HasStandbys(config->job, config->servers.size()) || config->checkpoint_dir.empty()) return false;
-  const absl::StatusOr<std::optional<v1::RunRecord>> record =
-      UnfinishedRun(config->checkpoint_dir, config->job);
-  if (!record.ok()) return record.status();
-  if (!*record || (*record)->servers_size() != std::ssize(config->servers)) return false;
-  const absl::StatusOr<ParameterLayout> layout = MakeLayout(*config);
-  if (!layout.ok()) return layout.status();
+  ASSIGN_OR_RETURN(const std::optional<v1::RunRecord> record,
+                   UnfinishedRun(config->checkpoint_dir, config->job));
+  if (!record || record->servers_size() != std::ssize(config->servers)) return false;
+  ASSIGN_OR_RETURN(const ParameterLayout layout, MakeLayout(*config));
   const SteadyClock clock;
-  const std::string& standby = (*record)->servers(1);
+  const std::string& standby = record->servers(1);
   absl::StatusOr<RestoredCopy> copy =
       RestoreShard(standby, config->client_credentials,
-                   MakeStandbyHello(*layout, /*shard=*/0, (*record)->run_id(), /*epoch=*/0), config->job,
-                   *layout, kRestoreSeconds, clock);
+                   MakeStandbyHello(layout, /*shard=*/0, record->run_id(), /*epoch=*/0), config->job, layout,
+                   kRestoreSeconds, clock);
   RestoredShard restored;
   RunOptions::Restored& master = restored.master.emplace();
   if (copy.ok() && (copy->master.empty() || !master.copy.ParseFromString(copy->master) ||
                     !master.evaluations.ParseFromString(copy->evaluations)))
     copy = absl::NotFoundError("it has no copy of the state of a master whose job trains");
   if (copy.ok()) {
-    const absl::Status sound = CheckMasterCopy(master.copy, config->job,
-                                               static_cast<int>(config->servers.size()), (*record)->run_id());
+    const absl::Status sound =
+        CheckMasterCopy(master.copy, config->job, static_cast<int>(config->servers.size()), record->run_id());
     if (!sound.ok()) copy = sound;
   }
   if (!copy.ok()) {
@@ -53,7 +52,7 @@ absl::StatusOr<bool> ContinueRun(ServerConfig* config) {
   master.epoch = copy->epoch;
   restored.contents = std::move(copy->contents);
   restored.epoch = copy->epoch;
-  restored.run = RunOf(*config, (*record)->run_id());
+  restored.run = RunOf(*config, record->run_id());
   config->restored = std::move(restored);
   return true;
 }
@@ -71,26 +70,20 @@ absl::StatusOr<bool> Resumes(const ServerConfig& config) {
 absl::Status FindStart(ServerConfig* config) {
   if (config->index == 0) {
     if (config->flags.resume != AutoSwitch::kOn && !config->checkpoint_dir.empty()) {
-      absl::StatusOr<std::optional<v1::RunRecord>> ended = UntoldEnd(config->checkpoint_dir, config->job);
-      if (!ended.ok()) return ended.status();
-      config->ended = *std::move(ended);
+      ASSIGN_OR_RETURN(config->ended, UntoldEnd(config->checkpoint_dir, config->job));
       if (config->ended) return absl::OkStatus();
     }
     const absl::StatusOr<bool> continues = ContinueRun(config);
     if (!continues.ok() || *continues) return continues.status();
-    const absl::StatusOr<bool> resumes = Resumes(*config);
-    if (!resumes.ok()) return resumes.status();
-    absl::StatusOr<RunStart> start = StartJob(config->checkpoint_dir, config->job, *resumes);
-    if (!start.ok()) return start.status();
-    config->start = *std::move(start);
+    ASSIGN_OR_RETURN(const bool resumes, Resumes(*config));
+    ASSIGN_OR_RETURN(config->start, StartJob(config->checkpoint_dir, config->job, resumes));
     return absl::OkStatus();
   }
   const absl::StatusOr<bool> resumes = Resumes(*config);
   if (!resumes.ok() || !*resumes) return resumes.status();
-  absl::StatusOr<FoundCheckpoint> found = FindLatest(config->checkpoint_dir);
-  if (!found.ok()) return found.status();
-  LOG(INFO) << "resuming from checkpoint " << found->manifest.number() << " in " << config->checkpoint_dir;
-  config->start.checkpoint = std::move(found->manifest);
+  ASSIGN_OR_RETURN(FoundCheckpoint found, FindLatest(config->checkpoint_dir));
+  LOG(INFO) << "resuming from checkpoint " << found.manifest.number() << " in " << config->checkpoint_dir;
+  config->start.checkpoint = std::move(found.manifest);
   return absl::OkStatus();
 }
 

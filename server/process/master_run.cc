@@ -11,6 +11,7 @@
 
 #include "common/base/mutex.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/run_record.h"
 #include "common/wire/token.h"
 #include "server/host/master_host.h"
@@ -68,53 +69,49 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   const SteadyClock clock;
   RunEnd end;
   const uint64_t epoch = config->restored ? config->restored->epoch : 0;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(config, layout, edge);
-  if (!shard.ok()) return shard.status();
-  ShardHost* const shard_host = (*shard)->host();
-  (*shard)->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
-  auto host =
-      MasterHost::Create(MasterOptions(*config), &layout, shard_host, &clock, MasterStateOf(config->start));
-  if (!host.ok()) return host.status();
-  edge->master()->Serve(host->get());
+  ASSIGN_OR_RETURN(std::unique_ptr<ServedShard> shard, ServedShard::Create(config, layout, edge));
+  ShardHost* const shard_host = shard->host();
+  shard->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
+  ASSIGN_OR_RETURN(auto host, MasterHost::Create(MasterOptions(*config), &layout, shard_host, &clock,
+                                                 MasterStateOf(config->start)));
+  edge->master()->Serve(host.get());
   std::optional<MetricsSource> metrics(std::in_place, config->metrics, [&](MetricFamilies* families) {
-    AddJob((*host)->Status(), families);
-    (*shard)->AddMetrics(families);
+    AddJob(host->Status(), families);
+    shard->AddMetrics(families);
   });
-  std::vector<CallService*> services = (*shard)->services();
+  std::vector<CallService*> services = shard->services();
   services.push_back(edge->master());
-  if (absl::Status status = edge->Begin(services, layout, config); !status.ok()) return status;
+  RETURN_IF_ERROR(edge->Begin(services, layout, config));
   ServedRun served(edge);
-  const v1::Run run = (*host)->RunAt(edge->address());
-  if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
+  const v1::Run run = host->RunAt(edge->address());
+  RETURN_IF_ERROR(shard->claim()->Claim(run));
   LOG(INFO) << Describe(run);
-  (*host)->SetAddress(edge->address());
+  host->SetAddress(edge->address());
   config->address_file->Write(edge->address());
   edge->SetShardServing(0, false);
   edge->SetMasterServing(false);
   absl::Status status;
   {
-    SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
-    while (!(*host)->WaitFor(kPollSeconds)) {
+    SignalThread signals([&](int) { host->Stop("the master is shutting down"); });
+    while (!host->WaitFor(kPollSeconds)) {
       edge->SetShardServing(0, shard_host->training());
-      edge->SetMasterServing((*host)->training());
-      if (const absl::Status failure = end.Failure(); !failure.ok()) (*host)->OnReplaced(failure);
+      edge->SetMasterServing(host->training());
+      if (const absl::Status failure = end.Failure(); !failure.ok()) host->OnReplaced(failure);
     }
-    status = (*host)->Wait();
+    status = host->Wait();
   }
-  (*shard)->EndStandby();
-  const std::optional<RunLoss> loss = (*host)->loss();
+  shard->EndStandby();
+  const std::optional<RunLoss> loss = host->loss();
   served.End(/*begins_again=*/loss.has_value());
-  if (!status.ok()) return status;
-  const v1::RunRecord record = (*host)->record();
+  RETURN_IF_ERROR(status);
+  const v1::RunRecord record = host->record();
   config->end = DescribeEnd(record.phase(), record.reason());
   if (!loss) return false;
   // After this, nothing writes to the run's files.
   metrics.reset();
-  host->reset();
-  shard->reset();
-  absl::StatusOr<RunStart> start = GoBack(config->checkpoint_dir, config->job, record, *loss);
-  if (!start.ok()) return start.status();
-  config->start = *std::move(start);
+  host.reset();
+  shard.reset();
+  ASSIGN_OR_RETURN(config->start, GoBack(config->checkpoint_dir, config->job, record, *loss));
   config->restored.reset();
   return true;
 }
@@ -125,7 +122,7 @@ absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLa
   LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
   ServerEdge edge;
   EndedMasterService service(record);
-  if (absl::Status status = edge.Begin({&service, edge.shard()}, layout, config); !status.ok()) return status;
+  RETURN_IF_ERROR(edge.Begin({&service, edge.shard()}, layout, config));
   // Workers that call the shard try again until the master has answered.
   edge.End(/*begins_again=*/true);
   Mutex mu;
@@ -142,7 +139,7 @@ absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLa
   }
   v1::RunRecord told = record;
   told.set_told(true);
-  if (absl::Status status = WriteRunRecord(config->checkpoint_dir, told); !status.ok()) return status;
+  RETURN_IF_ERROR(WriteRunRecord(config->checkpoint_dir, told));
   if (record.phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
     return absl::FailedPreconditionError(end);
   return DaemonEnd{end};

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/job/parameter_layout.h"
 #include "common/metrics/families.h"
 #include "server/edge/standby_link.h"
@@ -71,14 +72,14 @@ class ServedShard {
                                                              const ParameterLayout& layout,
                                                              ServerEdge* edge) {
     const std::optional<v1::Manifest>& checkpoint = config->start.checkpoint;
-    absl::StatusOr<Shard::Contents> contents =
-        config->restored ? std::move(config->restored->contents)
+    ASSIGN_OR_RETURN(Shard::Contents contents,
+                     config->restored
+                         ? std::move(config->restored->contents)
                          : MakeContents(config->job, layout, config->index, config->checkpoint_dir,
-                                        checkpoint ? &*checkpoint : nullptr);
-    if (!contents.ok()) return contents.status();
-    std::unique_ptr<ServedShard> shard(new ServedShard(*config, layout, *std::move(contents), edge));
+                                        checkpoint ? &*checkpoint : nullptr));
+    std::unique_ptr<ServedShard> shard(new ServedShard(*config, layout, std::move(contents), edge));
     if (!config->restored) return shard;
-    if (absl::Status status = shard->claim()->Claim(config->restored->run); !status.ok()) return status;
+    RETURN_IF_ERROR(shard->claim()->Claim(config->restored->run));
     return shard;
   }
 

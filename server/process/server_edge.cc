@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/codec/codec.h"
 #include "server/rules/rule.h"
 
@@ -58,10 +59,9 @@ absl::Status ServerEdge::Begin(const std::vector<CallService*>& services, const 
     return absl::OkStatus();
   }
   std::string& address = config->servers[config->index];
-  absl::StatusOr<Listener> listener =
-      Listener::Open(address, config->server_credentials, services, ListenerOptions(*config, layout));
-  if (!listener.ok()) return listener.status();
-  listener_.emplace(*std::move(listener));
+  ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, config->server_credentials, services,
+                                                     ListenerOptions(*config, layout)));
+  listener_.emplace(std::move(listener));
   address = listener_->address();
   std::cout << "catchment_server " << config->index << ": listening on " << address << std::endl;
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
 #include "common/net/address.h"
 #include "common/program/security_flags.h"
 
@@ -22,7 +23,7 @@ Examples:
 constexpr int kMaxThreads = 256;
 
 absl::Status CheckFlags(ServerFlags* flags) {
-  if (absl::Status status = TidyAddresses(&flags->servers); !status.ok()) return status;
+  RETURN_IF_ERROR(TidyAddresses(&flags->servers));
   const std::vector<std::string> servers = absl::StrSplit(flags->servers, ',');
   if (flags->index >= std::ssize(servers)) {
     return absl::InvalidArgumentError(absl::StrCat("--index=", flags->index,
@@ -40,9 +41,9 @@ absl::Status CheckFlags(ServerFlags* flags) {
   if (flags->resume != AutoSwitch::kOff && flags->checkpoint_dir.empty() && flags->out.empty())
     return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
   FillTlsFiles("server", &flags->tls);
-  if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckComplete(flags->tls));
   for (const std::string& address : servers) {
-    if (absl::Status status = CheckSecure(address, flags->tls, flags->insecure); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckSecure(address, flags->tls, flags->insecure));
   }
   return flags->listen_everywhere ? CheckSecure("[::]:0", flags->tls, flags->insecure) : absl::OkStatus();
 }

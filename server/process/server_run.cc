@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/checkpoint/manifest.h"
 #include "common/job/job_text.h"
@@ -106,9 +107,7 @@ absl::Status BeginAgain(const v1::RegisterServerReply& reply, const ParameterLay
   LOG(WARNING) << "a server or the master was lost: this server begins again from "
                << (reply.checkpoint() == 0 ? "the initial weights"
                                            : absl::StrCat("checkpoint ", reply.checkpoint()));
-  absl::StatusOr<RunStart> start = StartFrom(reply.checkpoint(), *config);
-  if (!start.ok()) return start.status();
-  config->start = *std::move(start);
+  ASSIGN_OR_RETURN(config->start, StartFrom(reply.checkpoint(), *config));
   return absl::OkStatus();
 }
 
@@ -117,23 +116,20 @@ absl::Status BeginAgain(const v1::RegisterServerReply& reply, const ParameterLay
 absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* config, ServerEdge* edge) {
   const SteadyClock clock;
   const uint64_t epoch = config->restored ? config->restored->epoch : 0;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(config, layout, edge);
-  if (!shard.ok()) return shard.status();
-  ShardHost* const shard_host = (*shard)->host();
+  ASSIGN_OR_RETURN(std::unique_ptr<ServedShard> shard, ServedShard::Create(config, layout, edge));
+  ShardHost* const shard_host = shard->host();
   RunEnd end;
   const auto fail = [&end](const absl::Status& status) { end.Fail(status); };
-  (*shard)->StartStandby(fail, epoch);
-  if (absl::Status status = edge->Begin((*shard)->services(), layout, config); !status.ok()) return status;
+  shard->StartStandby(fail, epoch);
+  RETURN_IF_ERROR(edge->Begin(shard->services(), layout, config));
   ServedRun served(edge);
   edge->SetShardServing(config->index, false);
   const MetricsSource metrics(config->metrics,
-                              [&shard](MetricFamilies* families) { (*shard)->AddMetrics(families); });
+                              [&shard](MetricFamilies* families) { shard->AddMetrics(families); });
   ServerRegistration::Callbacks callbacks;
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
-  callbacks.epoch = [&shard] { return (*shard)->epoch(); };
-  callbacks.on_registered = [&shard](const v1::RegisterServerReply& reply) {
-    (*shard)->JoinAsStandby(reply);
-  };
+  callbacks.epoch = [&shard] { return shard->epoch(); };
+  callbacks.on_registered = [&shard](const v1::RegisterServerReply& reply) { shard->JoinAsStandby(reply); };
   callbacks.on_failed = [&](const absl::Status& status) {
     config->refused = true;
     fail(status);
@@ -150,7 +146,7 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* conf
   };
   ServerRegistration registration(
       config->servers[0], config->client_credentials,
-      MakeRegisterRequest(*config, edge->address(), (*shard)->claim()->server_instance()), (*shard)->claim(),
+      MakeRegisterRequest(*config, edge->address(), shard->claim()->server_instance()), shard->claim(),
       config->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
   const auto leave = [&] {
     {
@@ -163,12 +159,12 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* conf
   SignalThread signals([&](int) { leave(); });
   const absl::StatusOr<std::optional<v1::RegisterServerReply>> again =
       AwaitEnd(shard_host, edge, config->index, &end);
-  (*shard)->EndStandby();
+  shard->EndStandby();
   served.End(/*begins_again=*/again.ok() && again->has_value());
-  if (!again.ok()) return again.status();
-  if (absl::Status result = shard_host->result(); !result.ok()) return result;
+  RETURN_IF_ERROR(again.status());
+  RETURN_IF_ERROR(shard_host->result());
   if (!*again) return false;
-  if (absl::Status status = BeginAgain(**again, layout, config); !status.ok()) return status;
+  RETURN_IF_ERROR(BeginAgain(**again, layout, config));
   return true;
 }
 

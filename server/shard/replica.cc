@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
 #include "server/rules/closed_loop_momentum.h"
 #include "server/rules/rule.h"
@@ -66,7 +67,7 @@ absl::Status Replica::AddLedger(const v1::WorkerLedger& saved) {
   const bool expected = arriving_ && ledgers_left_ > 0 && arriving_->ledgers.count(saved.worker()) == 0;
   if (!expected || saved.worker() >= kMaxWorkers) return OutOfOrder("a ledger");
   PushLedger ledger(layout_.FragmentsOfBlocks(index_));
-  if (absl::Status status = ledger.Restore(saved); !status.ok()) return status;
+  RETURN_IF_ERROR(ledger.Restore(saved));
   arriving_->ledgers.emplace(saved.worker(), std::move(ledger));
   --ledgers_left_;
   return absl::OkStatus();
@@ -129,8 +130,8 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* imag
   const bool next = ledgers_left_ == 0 && change.block() == image->blocks.size();
   if (change.block() >= static_cast<uint32_t>(layout_.num_blocks(index_)) || (in_image && !next))
     return OutOfOrder("a block");
-  if (absl::Status status = CheckWorkers(change); !status.ok()) return status;
-  if (absl::Status status = CheckVectors(change); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckWorkers(change));
+  RETURN_IF_ERROR(CheckVectors(change));
   if (in_image && !change.has_values()) return OutOfOrder("a block's change without its values");
   for (const v1::GroupUpdate& update : change.group_updates()) {
     const bool has_base = update.group() < static_cast<uint32_t>(change.group_bases_size());

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 
@@ -26,14 +27,14 @@ absl::Status RunClaim::CheckUnclaimed(const v1::Run& run) const {
 
 absl::Status RunClaim::Claim(const v1::Run& run) {
   MutexLock lock(&mu_);
-  if (absl::Status status = CheckUnclaimed(run); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUnclaimed(run));
   run_ = run;
   return absl::OkStatus();
 }
 
 absl::Status RunClaim::Admit(const v1::ShardCommand& command) {
   MutexLock lock(&mu_);
-  if (absl::Status status = CheckUnclaimed(command.run()); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUnclaimed(command.run()));
   if (command.server_instance() != server_instance_) {
     return absl::NotFoundError(absl::StrCat("the command is for server process ",
                                             FormatId(command.server_instance()), ", and this is ",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/initial_weights.h"
 #include "common/job/algorithm_facts.h"
@@ -53,23 +54,18 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   contents.weights.resize(range.size());
   if (resumed == nullptr) {
     const DataShape data = ShapeOf(job.data());
-    absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
-    if (!layers.ok()) return layers.status();
-    InitializeParameters(*layers, job.seed(), range, contents.weights.data());
+    ASSIGN_OR_RETURN(std::vector<LayerShape> layers, InferShapes(job.model(), data.input, data.target));
+    InitializeParameters(layers, job.seed(), range, contents.weights.data());
     const std::string& file = job.model().initial_weights();
     if (file.empty()) return contents;
-    absl::Status status = ReadInitialWeights(file, layout, range, contents.weights.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadInitialWeights(file, layout, range, contents.weights.data()));
     return contents;
   }
   contents.checkpoint = resumed->number();
-  absl::Status status = ReadParameters(checkpoint_dir, *resumed, range, "weights", contents.weights.data());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ReadParameters(checkpoint_dir, *resumed, range, "weights", contents.weights.data()));
   std::vector<Range> ranges;
   for (int b = 0; b < layout.num_blocks(index); ++b) ranges.push_back(layout.block(index, b));
-  absl::StatusOr<std::vector<v1::BlockState>> blocks = ReadBlockStates(checkpoint_dir, *resumed, ranges);
-  if (!blocks.ok()) return blocks.status();
-  contents.blocks = *std::move(blocks);
+  ASSIGN_OR_RETURN(contents.blocks, ReadBlockStates(checkpoint_dir, *resumed, ranges));
   // The master counts the versions of all blocks together. Those of an asynchronous job may lie far apart.
   if (IsSynchronous(job.algorithm().consistency()) && resumed->has_master()) {
     for (v1::BlockState& block : contents.blocks) block.set_version(resumed->master().version());
@@ -86,7 +82,7 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   for (const std::string& name : MakeRule(job)->state_names()) {
     const bool of_compensation = std::ssize(contents.states) >= of_optimizer;
     std::vector<float>& state = contents.states.emplace_back(range.size());
-    status = ReadState(checkpoint_dir, *resumed, range, name, &state);
+    const absl::Status status = ReadState(checkpoint_dir, *resumed, range, name, &state);
     if (!status.ok() && !absl::IsNotFound(status)) return status;
     if (status.ok()) continue;
     LOG(WARNING) << "the checkpoint does not have the update rule's vector " << name << ": it begins at zero";

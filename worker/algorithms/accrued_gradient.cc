@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/status_macros.h"
 #include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
@@ -116,10 +117,9 @@ absl::Status AccruedGradient::Await(Range layer) {
 absl::Status AccruedGradient::Settle() {
   if (!in_flight_) return absl::OkStatus();
   in_flight_ = false;
-  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
-  if (!outcome.ok()) return outcome.status();
-  Count(*outcome);
-  if (outcome->non_finite && transform_ != nullptr) transform_->Reset();
+  ASSIGN_OR_RETURN(const Parameters::Outcome outcome, parameters_.Finish());
+  Count(outcome);
+  if (outcome.non_finite && transform_ != nullptr) transform_->Reset();
   return absl::OkStatus();
 }
 
@@ -131,13 +131,13 @@ void AccruedGradient::ListState(bool at_version, WorkerState* state) {
 }
 
 absl::Status AccruedGradient::Finish() {
-  if (absl::Status status = Settle(); !status.ok()) return status;
+  RETURN_IF_ERROR(Settle());
   if (pushed_steps_ == steps_) return absl::OkStatus();
   Clip();
   const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Push(a_, samples_, steps_);
   samples_ = 0;
   pushed_steps_ = steps_;
-  if (!outcome.ok()) return outcome.status();
+  RETURN_IF_ERROR(outcome.status());
   Count(*outcome);
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/status_macros.h"
 #include "common/job/learning_rate.h"
 
 namespace catchment {
@@ -28,7 +29,7 @@ absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
   if (communicate) StartExchange();
   if (step.samples > 0) TakeGradient(gradient);
   if (communicate) {
-    if (absl::Status status = FinishExchange(); !status.ok()) return status;
+    RETURN_IF_ERROR(FinishExchange());
   }
   if (step.samples > 0) Move(static_cast<float>(LearningRate(optimizer_, step.progress)));
   samples_ += step.samples;
@@ -54,11 +55,10 @@ void ElasticDifference::StartExchange() {
 }
 
 absl::Status ElasticDifference::FinishExchange() {
-  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
-  if (!outcome.ok()) return outcome.status();
+  ASSIGN_OR_RETURN(const Parameters::Outcome outcome, parameters_.Finish());
   exchanged_steps_ = steps_;
-  Count(*outcome);
-  if (outcome->non_finite) {
+  Count(outcome);
+  if (outcome.non_finite) {
     std::fill(v_.begin(), v_.end(), 0.0f);
     std::fill(g_.begin(), g_.end(), 0.0f);
     return parameters_.Pull(0, absl::MakeSpan(x_));

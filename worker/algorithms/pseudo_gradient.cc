@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
+#include "common/base/status_macros.h"
 #include "common/job/learning_rate.h"
 #include "worker/algorithms/gradient_transform.h"
 
@@ -46,7 +47,7 @@ absl::Status PseudoGradient::Start(uint64_t version) {
 
 absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
   if (step.settle) {
-    if (absl::Status status = Settle(); !status.ok()) return status;
+    RETURN_IF_ERROR(Settle());
   }
   if (step.samples > 0) Move(step, gradient);
   ++total_steps_;
@@ -55,10 +56,10 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
     ++fragment.steps;
   }
   // The answers first: a push that starts from older weights than it could would be staler.
-  if (absl::Status status = UseAnswers(); !status.ok()) return status;
+  RETURN_IF_ERROR(UseAnswers());
   for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
     if (!IsDue(f, step)) continue;
-    if (absl::Status status = Push(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Push(f));
     fragments_[f].pushed = !step.left.has_value() || *step.left > 0;
   }
   return config_.overlap_steps() > 0 ? absl::OkStatus() : UseAnswers();
@@ -92,7 +93,7 @@ absl::Status PseudoGradient::UseAnswers() {
         config_.overlap_steps() == 0 ||
         (options_.synchronous ? --fragment.uses_in == 0 : fragment.answered > 0 || parameters_.IsDone(f));
     if (!due) continue;
-    if (absl::Status status = Use(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Use(f));
   }
   return absl::OkStatus();
 }
@@ -100,7 +101,7 @@ absl::Status PseudoGradient::UseAnswers() {
 absl::Status PseudoGradient::Push(int f) {
   Fragment& fragment = fragments_[f];
   if (fragment.in_flight) {
-    if (absl::Status status = Use(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Use(f));
   }
   std::vector<float>& d = d_.empty() ? g_ : d_;
   for (const Range& range : fragment.ranges) {
@@ -124,16 +125,15 @@ absl::Status PseudoGradient::Push(int f) {
 absl::Status PseudoGradient::Await(int f) {
   Fragment& fragment = fragments_[f];
   if (!fragment.in_flight || fragment.answered) return absl::OkStatus();
-  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish(f);
-  if (!outcome.ok()) return outcome.status();
-  Count(*outcome);
+  ASSIGN_OR_RETURN(const Parameters::Outcome outcome, parameters_.Finish(f));
+  Count(outcome);
   fragment.answered = 1;
-  fragment.non_finite = outcome->non_finite;
+  fragment.non_finite = outcome.non_finite;
   return absl::OkStatus();
 }
 
 absl::Status PseudoGradient::Use(int f) {
-  if (absl::Status status = Await(f); !status.ok()) return status;
+  RETURN_IF_ERROR(Await(f));
   Fragment& fragment = fragments_[f];
   fragment.in_flight = 0;
   if (fragment.non_finite) return Restart();
@@ -143,7 +143,7 @@ absl::Status PseudoGradient::Use(int f) {
 
 // The gradients of a step are of all fragments, so that one with a NaN spoils the others.
 absl::Status PseudoGradient::Restart() {
-  if (absl::Status status = Settle(); !status.ok()) return status;
+  RETURN_IF_ERROR(Settle());
   for (Fragment& fragment : fragments_) {
     fragment.in_flight = 0;
     fragment.non_finite = false;
@@ -151,7 +151,7 @@ absl::Status PseudoGradient::Restart() {
   for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
   moves_ = 0;
   if (fragments_.size() > 1) {
-    if (absl::Status status = parameters_.Pull(0, absl::MakeSpan(pulled_)); !status.ok()) return status;
+    RETURN_IF_ERROR(parameters_.Pull(0, absl::MakeSpan(pulled_)));
   }
   x_ = pulled_;
   return absl::OkStatus();
@@ -159,7 +159,7 @@ absl::Status PseudoGradient::Restart() {
 
 absl::Status PseudoGradient::Settle() {
   for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
-    if (absl::Status status = Await(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Await(f));
   }
   return absl::OkStatus();
 }
@@ -167,12 +167,12 @@ absl::Status PseudoGradient::Settle() {
 absl::Status PseudoGradient::Finish() {
   for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
     if (fragments_[f].steps == 0) continue;
-    if (absl::Status status = Push(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Push(f));
     fragments_[f].pushed = 0;
   }
   for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
     if (!fragments_[f].in_flight) continue;
-    if (absl::Status status = Use(f); !status.ok()) return status;
+    RETURN_IF_ERROR(Use(f));
   }
   return absl::OkStatus();
 }

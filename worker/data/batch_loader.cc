@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 #include "glog/logging.h"
 
@@ -87,12 +88,10 @@ void BatchLoader::Run() {
 }
 
 absl::StatusOr<bool> BatchLoader::LoadNext(LoadedBatch* batch) {
-  absl::StatusOr<std::optional<BatchPlan>> plan = next_plan_();
-  if (!plan.ok()) return plan.status();
-  if (!plan->has_value()) return false;
+  ASSIGN_OR_RETURN(std::optional<BatchPlan> plan, next_plan_());
+  if (!plan.has_value()) return false;
   const TraceScope scope("load");
-  const absl::Status loaded = reader_.Read(**std::move(plan), batch);
-  if (!loaded.ok()) return loaded;
+  RETURN_IF_ERROR(reader_.Read(*std::move(plan), batch));
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "worker/data/gzip_file.h"
 #include "worker/data/load_data.h"
 
@@ -85,23 +86,22 @@ struct Records {
 };
 
 absl::Status Append(const std::string& path, Records* records) {
-  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadGzipFile(path);
-  if (!bytes.ok()) return bytes.status();
-  const auto size = static_cast<int64_t>(bytes->size());
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadGzipFile(path));
+  const auto size = static_cast<int64_t>(bytes.size());
   if (size == 0 || size % kRecord != 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", size, " bytes, not a multiple of ",
                                                    kRecord, ", a label and 3 x 32 x 32 pixels. Delete it. ",
                                                    kRemedy));
   }
   for (int64_t at = 0; at < size; at += kRecord) {
-    const uint8_t label = (*bytes)[at];
+    const uint8_t label = bytes[at];
     if (label >= kClasses) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": record ", at / kRecord, ", counted from 0, has the label ", label,
                        "; labels of CIFAR-10 are 0 to ", kClasses - 1, ". Delete it. ", kRemedy));
     }
     records->labels.push_back(label);
-    records->pixels.insert(records->pixels.end(), bytes->begin() + at + 1, bytes->begin() + at + kRecord);
+    records->pixels.insert(records->pixels.end(), bytes.begin() + at + 1, bytes.begin() + at + kRecord);
   }
   return absl::OkStatus();
 }
@@ -109,7 +109,7 @@ absl::Status Append(const std::string& path, Records* records) {
 absl::StatusOr<Dataset> LoadPart(const std::vector<std::string>& paths) {
   Records records;
   for (const std::string& path : paths) {
-    if (absl::Status status = Append(path, &records); !status.ok()) return status;
+    RETURN_IF_ERROR(Append(path, &records));
   }
   auto images =
       std::make_unique<ByteImages>(std::move(records.pixels), kShape.height * kShape.width,
@@ -120,13 +120,10 @@ absl::StatusOr<Dataset> LoadPart(const std::vector<std::string>& paths) {
 }  // namespace
 
 absl::StatusOr<DataSets> LoadCifar10(const v1::Cifar10& cifar10, const DataPaths& paths) {
-  const absl::StatusOr<Files> files = FindFiles(cifar10, paths);
-  if (!files.ok()) return files.status();
-  absl::StatusOr<Dataset> train = LoadPart(files->train);
-  if (!train.ok()) return train.status();
-  absl::StatusOr<Dataset> test = LoadPart(files->test);
-  if (!test.ok()) return test.status();
-  return DataSets{*std::move(train), *std::move(test)};
+  ASSIGN_OR_RETURN(const Files files, FindFiles(cifar10, paths));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(files.train));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(files.test));
+  return DataSets{std::move(train), std::move(test)};
 }
 
 }  // namespace catchment

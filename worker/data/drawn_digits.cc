@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/base/status_macros.h"
 #include "worker/data/digit_drawing.h"
 #include "worker/data/load_data.h"
 
@@ -46,7 +47,7 @@ absl::StatusOr<DataSets> DrawDigits(const v1::DrawnDigits& options) {
   const uint64_t seed = options.has_seed() ? options.seed() : kDefaultSeed;
   absl::Status counts = CheckCount("train_samples", train);
   counts.Update(CheckCount("test_samples", test));
-  if (!counts.ok()) return counts;
+  RETURN_IF_ERROR(counts);
   return DataSets{DrawPart(seed, kTrain, train), DrawPart(seed, kTest, test)};
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "worker/data/gzip_file.h"
 
 namespace catchment {
@@ -36,9 +37,7 @@ class ByteStream {
   explicit ByteStream(const std::string& path) : path_(path), digest_(EVP_MD_CTX_new()) {}
 
   absl::Status Open() {
-    absl::StatusOr<GzipFile> file = OpenGzipFile(path_);
-    if (!file.ok()) return file.status();
-    file_ = *std::move(file);
+    ASSIGN_OR_RETURN(file_, OpenGzipFile(path_));
     if (EVP_DigestInit_ex(digest_.get(), EVP_md5(), nullptr) != 1) {
       return absl::InternalError(
           absl::StrCat(path_, ": cannot be checked, because OpenSSL on this machine refuses MD5"));
@@ -85,15 +84,13 @@ absl::Status CheckMagic(const std::string& path, int rank, const uint8_t magic[4
 
 absl::StatusOr<std::vector<int64_t>> ReadHeader(const std::string& path, int rank, ByteStream* stream) {
   std::vector<uint8_t> header(4 + 4 * rank);
-  const absl::StatusOr<int64_t> got = stream->Read(header.data(), header.size());
-  if (!got.ok()) return got.status();
-  if (*got >= 4) {
-    const absl::Status magic = CheckMagic(path, rank, header.data());
-    if (!magic.ok()) return magic;
+  ASSIGN_OR_RETURN(const int64_t got, stream->Read(header.data(), header.size()));
+  if (got >= 4) {
+    RETURN_IF_ERROR(CheckMagic(path, rank, header.data()));
   }
-  if (*got < static_cast<int64_t>(header.size())) {
+  if (got < static_cast<int64_t>(header.size())) {
     return absl::DataLossError(
-        absl::StrCat(path, ": is cut short: ", *got, " bytes, and the header alone is ", header.size()));
+        absl::StrCat(path, ": is cut short: ", got, " bytes, and the header alone is ", header.size()));
   }
   std::vector<int64_t> dimensions;
   for (size_t i = 4; i < header.size(); i += 4) {
@@ -129,12 +126,11 @@ absl::StatusOr<std::vector<uint8_t>> ReadValues(const std::string& path, const I
   for (int64_t read = 0;;) {
     const int64_t wanted = std::min(kChunk, size + 1 - read);
     values.resize(read + wanted);
-    const absl::StatusOr<int64_t> got = stream->Read(values.data() + read, wanted);
-    if (!got.ok()) return got.status();
-    read += *got;
+    ASSIGN_OR_RETURN(const int64_t got, stream->Read(values.data() + read, wanted));
+    read += got;
     if (read > size)
       return absl::DataLossError(absl::StrCat(path, ": has extra bytes after its values: ", announced));
-    if (*got == wanted) continue;
+    if (got == wanted) continue;
     if (read < size) {
       return absl::DataLossError(absl::StrCat(path, ": is cut short: ", announced, ", and it holds ", read));
     }
@@ -151,40 +147,32 @@ std::string DimensionsToString(const std::vector<int64_t>& dimensions) {
 
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int rank) {
   ByteStream stream(path);
-  const absl::Status opened = stream.Open();
-  if (!opened.ok()) return opened;
+  RETURN_IF_ERROR(stream.Open());
   IdxArray array;
-  absl::StatusOr<std::vector<int64_t>> dimensions = ReadHeader(path, rank, &stream);
-  if (!dimensions.ok()) return dimensions.status();
-  array.dimensions = *std::move(dimensions);
-  const absl::StatusOr<int64_t> size = CountValues(path, array.dimensions);
-  if (!size.ok()) return size.status();
-  absl::StatusOr<std::vector<uint8_t>> values = ReadValues(path, array, *size, &stream);
-  if (!values.ok()) return values.status();
-  array.values = *std::move(values);
+  ASSIGN_OR_RETURN(array.dimensions, ReadHeader(path, rank, &stream));
+  ASSIGN_OR_RETURN(const int64_t size, CountValues(path, array.dimensions));
+  ASSIGN_OR_RETURN(array.values, ReadValues(path, array, size, &stream));
   array.md5 = stream.Md5();
   return array;
 }
 
 absl::StatusOr<LabelledImages> ReadLabelledImages(const std::string& images_path,
                                                   const std::string& labels_path, int num_classes) {
-  absl::StatusOr<IdxArray> images = ReadIdx(images_path, 3);
-  if (!images.ok()) return images.status();
-  absl::StatusOr<IdxArray> labels = ReadIdx(labels_path, 1);
-  if (!labels.ok()) return labels.status();
-  if (images->dimensions[0] != labels->dimensions[0]) {
-    return absl::InvalidArgumentError(absl::StrCat(images_path, " holds ", images->dimensions[0],
-                                                   " images, and ", labels_path, " ", labels->dimensions[0],
+  ASSIGN_OR_RETURN(IdxArray images, ReadIdx(images_path, 3));
+  ASSIGN_OR_RETURN(IdxArray labels, ReadIdx(labels_path, 1));
+  if (images.dimensions[0] != labels.dimensions[0]) {
+    return absl::InvalidArgumentError(absl::StrCat(images_path, " holds ", images.dimensions[0],
+                                                   " images, and ", labels_path, " ", labels.dimensions[0],
                                                    " labels; they are not a matching pair"));
   }
-  const auto bad = std::find_if(labels->values.begin(), labels->values.end(),
+  const auto bad = std::find_if(labels.values.begin(), labels.values.end(),
                                 [=](int label) { return label >= num_classes; });
-  if (bad != labels->values.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(labels_path, ": label ", bad - labels->values.begin(),
+  if (bad != labels.values.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(labels_path, ": label ", bad - labels.values.begin(),
                                                    " is ", static_cast<int>(*bad), "; labels are 0 to ",
                                                    num_classes - 1));
   }
-  return LabelledImages{*std::move(images), *std::move(labels)};
+  return LabelledImages{std::move(images), std::move(labels)};
 }
 
 }  // namespace catchment

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -22,17 +23,16 @@ absl::Status Failed(const std::string& path, int error) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const absl::StatusOr<int> file = OpenFile(path, O_RDONLY);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const int file, OpenFile(path, O_RDONLY));
   struct stat about;
-  absl::Status status = fstat(*file, &about) == 0 ? absl::OkStatus() : Failed(path, errno);
+  absl::Status status = fstat(file, &about) == 0 ? absl::OkStatus() : Failed(path, errno);
   void* data = nullptr;
   if (status.ok() && about.st_size > 0) {
-    data = mmap(nullptr, about.st_size, PROT_READ, MAP_SHARED, *file, 0);
+    data = mmap(nullptr, about.st_size, PROT_READ, MAP_SHARED, file, 0);
     if (data == MAP_FAILED) status = Failed(path, errno);
   }
-  close(*file);
-  if (!status.ok()) return status;
+  close(file);
+  RETURN_IF_ERROR(status);
   return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const char*>(data), about.st_size));
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "worker/data/idx.h"
 #include "worker/data/load_data.h"
 
@@ -112,28 +113,21 @@ absl::Status CheckPart(const Part& part, const std::string& images_path, const s
 }
 
 absl::StatusOr<Dataset> LoadPart(const std::string& directory, const Part& part) {
-  const absl::StatusOr<std::string> images_path = Require(directory, part.images);
-  if (!images_path.ok()) return images_path.status();
-  const absl::StatusOr<std::string> labels_path = Require(directory, part.labels);
-  if (!labels_path.ok()) return labels_path.status();
-  absl::StatusOr<LabelledImages> read = ReadLabelledImages(*images_path, *labels_path, kClasses);
-  if (!read.ok()) return read.status();
-  const absl::Status checked = CheckPart(part, *images_path, *labels_path, *read);
-  if (!checked.ok()) return checked;
-  return Dataset({1, kSize, kSize}, kClasses, kNormalization, std::move(read->images.values),
-                 read->labels.values);
+  ASSIGN_OR_RETURN(const std::string images_path, Require(directory, part.images));
+  ASSIGN_OR_RETURN(const std::string labels_path, Require(directory, part.labels));
+  ASSIGN_OR_RETURN(LabelledImages read, ReadLabelledImages(images_path, labels_path, kClasses));
+  RETURN_IF_ERROR(CheckPart(part, images_path, labels_path, read));
+  return Dataset({1, kSize, kSize}, kClasses, kNormalization, std::move(read.images.values),
+                 read.labels.values);
 }
 
 }  // namespace
 
 absl::StatusOr<DataSets> LoadMnist(const v1::Mnist& mnist, const DataPaths& paths) {
-  const absl::StatusOr<std::string> directory = FindDirectory(mnist, paths);
-  if (!directory.ok()) return directory.status();
-  absl::StatusOr<Dataset> train = LoadPart(*directory, kTrain);
-  if (!train.ok()) return train.status();
-  absl::StatusOr<Dataset> test = LoadPart(*directory, kTest);
-  if (!test.ok()) return test.status();
-  return DataSets{*std::move(train), *std::move(test)};
+  ASSIGN_OR_RETURN(const std::string directory, FindDirectory(mnist, paths));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(directory, kTrain));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(directory, kTest));
+  return DataSets{std::move(train), std::move(test)};
 }
 
 }  // namespace catchment

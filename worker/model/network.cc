@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 #include "glog/logging.h"
 #include "worker/model/program.h"
@@ -77,16 +78,12 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
                                                          const TargetShape& target, const Options& options,
                                                          std::unique_ptr<Backend> backend) {
   if (options.max_batch_size < 1) return absl::InvalidArgumentError("batch_size: must be at least 1");
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(model, input, target);
-  if (!layers.ok()) return layers.status();
-  std::unique_ptr<Network> network(
-      new Network(*std::move(layers), model.loss(), options, std::move(backend)));
+  ASSIGN_OR_RETURN(std::vector<LayerShape> layers, InferShapes(model, input, target));
+  std::unique_ptr<Network> network(new Network(std::move(layers), model.loss(), options, std::move(backend)));
   network->backend_->Enter();
   for (const int size : {options.usual_batch_size, options.max_batch_size}) {
     if (size == 0 || network->programs_.contains(size)) continue;
-    absl::StatusOr<std::unique_ptr<Program>> program = network->MakeProgram(size);
-    if (!program.ok()) return program.status();
-    network->programs_[size] = *std::move(program);
+    ASSIGN_OR_RETURN(network->programs_[size], network->MakeProgram(size));
   }
   return network;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 
 namespace catchment {
@@ -142,10 +143,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
                                                          const Options& options, Backend* backend) {
   std::unique_ptr<Program> program(new Program);
   program->runs_ahead_ = backend->runs_ahead();
-  absl::StatusOr<std::unique_ptr<Source>> source =
-      backend->CreateSource(layers.front().input, options.loss.batch_size);
-  if (!source.ok()) return source.status();
-  program->source_ = *std::move(source);
+  ASSIGN_OR_RETURN(program->source_, backend->CreateSource(layers.front().input, options.loss.batch_size));
 
   const Plan plan(layers);
   std::vector<Step*> steps(layers.size());
@@ -163,40 +161,35 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
       const int input = plan.Input(i, j);
       inputs.push_back(output_of(input, input == LayerShape::kData ? 0 : plan.ReaderIndex(i, j)));
     }
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel =
-        backend->CreateKernel({.layer = layers[i],
-                               .index = i,
-                               .batch_size = options.loss.batch_size,
-                               .relu = plan.DoesRelu(i),
-                               .in_place = plan.MayOverwriteInput(i),
-                               .input_gradient = plan.NeedsInputGradient(i),
-                               .may_round_output = plan.MayRoundOutput(i),
-                               .seed = options.seed},
-                              inputs);
-    if (!kernel.ok()) return kernel.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                     backend->CreateKernel({.layer = layers[i],
+                                            .index = i,
+                                            .batch_size = options.loss.batch_size,
+                                            .relu = plan.DoesRelu(i),
+                                            .in_place = plan.MayOverwriteInput(i),
+                                            .input_gradient = plan.NeedsInputGradient(i),
+                                            .may_round_output = plan.MayRoundOutput(i),
+                                            .seed = options.seed},
+                                           inputs));
     const int64_t size = CountValues(layers[i].tensors);
     Step& step = program->steps_.emplace_back();
     step.name = absl::StrCat("backward ", layers[i].name);
     step.parameters = {offset, offset + size};
     step.statistics = CountStatistics(layers[i]) > 0 ? statistics : kNoStatistics;
     step.backward = plan.HasGradient(i);
-    step.kernel = *std::move(kernel);
+    step.kernel = std::move(kernel);
     step.parts = PartsOf(*step.kernel, step.parameters);
     offset += size;
     statistics += CountStatistics(layers[i]);
     steps[i] = &step;
     // Without a gradient, readers may share the activation itself.
     if (plan.ReaderCount(i) < 2 || !step.backward) continue;
-    absl::StatusOr<std::unique_ptr<Fork>> fork =
-        backend->CreateFork(step.kernel->output(), plan.ReaderCount(i));
-    if (!fork.ok()) return fork.status();
-    step.fork = *std::move(fork);
+    ASSIGN_OR_RETURN(step.fork, backend->CreateFork(step.kernel->output(), plan.ReaderCount(i)));
   }
 
-  absl::StatusOr<std::unique_ptr<Loss>> loss =
-      backend->CreateLoss(options.loss, output_of(plan.Last(), plan.ReaderCount(plan.Last()) - 1));
-  if (!loss.ok()) return loss.status();
-  program->loss_ = *std::move(loss);
+  ASSIGN_OR_RETURN(
+      program->loss_,
+      backend->CreateLoss(options.loss, output_of(plan.Last(), plan.ReaderCount(plan.Last()) - 1)));
   return program;
 }
 

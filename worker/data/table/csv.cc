@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/byte_order_mark.h"
+#include "common/base/status_macros.h"
 #include "glog/logging.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"
@@ -61,7 +62,7 @@ class CsvReader {
       const absl::string_view line = TakeUntil('\n', &text);
       const bool is_blank = absl::StripAsciiWhitespace(line).empty();
       if (is_blank && absl::StripAsciiWhitespace(text).empty()) break;
-      if (absl::Status status = AddLine(line, row); !status.ok()) return status;
+      RETURN_IF_ERROR(AddLine(line, row));
     }
     if (rows_.size == 0) return absl::InvalidArgumentError(absl::StrCat(path_, ": has no rows"));
     rows_.floats = Share(std::move(features_));
@@ -78,7 +79,7 @@ class CsvReader {
     }
     if (row == 1 && IsLineOfNames(line)) return absl::OkStatus();
     fields_.clear();
-    if (absl::Status status = Split(line, row); !status.ok()) return status;
+    RETURN_IF_ERROR(Split(line, row));
     if (row == 1) WarnOfCount();
     return AddFields(row);
   }
@@ -208,11 +209,9 @@ class CsvReader {
 }  // namespace
 
 absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec) {
-  const auto file = MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<absl::string_view> text = Utf8Text((*file)->text(), path);
-  if (!text.ok()) return text.status();
-  return CsvReader(path, spec).Read(*text);
+  ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(const absl::string_view text, Utf8Text(file->text(), path));
+  return CsvReader(path, spec).Read(text);
 }
 
 }  // namespace catchment

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/byte_order_mark.h"
+#include "common/base/status_macros.h"
 #include "worker/data/mapped_file.h"
 
 namespace catchment {
@@ -70,10 +71,9 @@ class Finder {
   }
 
   absl::Status Add(const std::string& name) {
-    const absl::StatusOr<std::vector<std::string>> found = Find(name);
-    if (!found.ok()) return found.status();
-    for (const std::string& path : *found) {
-      if (absl::Status status = IsList(path) ? AddList(path) : AddFile(path); !status.ok()) return status;
+    ASSIGN_OR_RETURN(const std::vector<std::string> found, Find(name));
+    for (const std::string& path : found) {
+      RETURN_IF_ERROR(IsList(path) ? AddList(path) : AddFile(path));
     }
     return absl::OkStatus();
   }
@@ -99,12 +99,10 @@ class Finder {
   }
 
   absl::Status AddList(const std::string& list) {
-    const auto file = MappedFile::Open(list);
-    if (!file.ok()) return file.status();
-    const absl::StatusOr<absl::string_view> text = Utf8Text((*file)->text(), list);
-    if (!text.ok()) return text.status();
+    ASSIGN_OR_RETURN(const auto file, MappedFile::Open(list));
+    ASSIGN_OR_RETURN(const absl::string_view text, Utf8Text(file->text(), list));
     bool any = false;
-    for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       const std::string name(absl::StripAsciiWhitespace(line));
       if (name.empty()) continue;
       any = true;
@@ -115,7 +113,7 @@ class Finder {
           return absl::InvalidArgumentError(
               absl::StrCat(list, ": names ", path, ", a list; lists name files alone"));
         }
-        if (absl::Status status = AddFile(path); !status.ok()) return status;
+        RETURN_IF_ERROR(AddFile(path));
       }
     }
     if (any) return absl::OkStatus();
@@ -149,7 +147,7 @@ absl::StatusOr<TableFiles> FindTableFiles(const google::protobuf::RepeatedPtrFie
                                           const DataPaths& paths) {
   Finder finder(field, directory, paths);
   for (const std::string& name : names) {
-    if (absl::Status status = finder.Add(name); !status.ok()) return status;
+    RETURN_IF_ERROR(finder.Add(name));
   }
   return finder.files();
 }

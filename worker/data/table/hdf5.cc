@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/status_macros.h"
 #include "worker/data/table/formats.h"
 #include "worker/data/table/hdf5_values.h"
 
@@ -88,10 +89,9 @@ absl::Status Unfinished(const std::string& path, int status) {
 }
 
 absl::Status ReadInChild(const Hdf5Request& request, int memory) {
-  const absl::StatusOr<pid_t> child = StartChild(request, memory);
-  if (!child.ok()) return child.status();
+  ASSIGN_OR_RETURN(const pid_t child, StartChild(request, memory));
   int status = 0;
-  while (waitpid(*child, &status, 0) < 0) {
+  while (waitpid(child, &status, 0) < 0) {
     // ECHILD: SIGCHLD is ignored, and how the child has ended is not known. What it has written is complete
     // or not.
     if (errno != EINTR) break;
@@ -147,38 +147,28 @@ absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSp
   } else {
     rows.floats = {data, reinterpret_cast<const float*>(features)};
     const std::string name = NameOf(request, request.features);
-    if (absl::Status status =
-            CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size())},
-                        request.row_size(), [&](int64_t row) { return CountedRow(name, row); });
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size())},
+                                request.row_size(), [&](int64_t row) { return CountedRow(name, row); }));
   }
   const auto* const labels =
       reinterpret_cast<const double*>(data.get() + Hdf5LabelsBegin(rows.size * row_bytes));
-  if (absl::Status status =
-          AddAllLabels(spec, {labels, static_cast<size_t>(rows.size * header.label_columns)},
-                       NameOf(request, request.labels), &rows);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(AddAllLabels(spec, {labels, static_cast<size_t>(rows.size * header.label_columns)},
+                               NameOf(request, request.labels), &rows));
   return rows;
 }
 
 absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spec) {
-  const absl::StatusOr<Memory> memory = Memory::Create(path);
-  if (!memory.ok()) return memory.status();
+  ASSIGN_OR_RETURN(const Memory memory, Memory::Create(path));
   const Hdf5Request request = RequestOf(path, spec);
-  if (absl::Status status = ReadInChild(request, memory->fd()); !status.ok()) return status;
-  return TakeHdf5Rows(request, spec, memory->fd());
+  RETURN_IF_ERROR(ReadInChild(request, memory.fd()));
+  return TakeHdf5Rows(request, spec, memory.fd());
 }
 
 absl::StatusOr<TableRows> ReadHdf5InThisProcess(const std::string& path, const TableSpec& spec) {
-  const absl::StatusOr<Memory> memory = Memory::Create(path);
-  if (!memory.ok()) return memory.status();
+  ASSIGN_OR_RETURN(const Memory memory, Memory::Create(path));
   const Hdf5Request request = RequestOf(path, spec);
-  WriteHdf5Values(request, memory->fd());
-  return TakeHdf5Rows(request, spec, memory->fd());
+  WriteHdf5Values(request, memory.fd());
+  return TakeHdf5Rows(request, spec, memory.fd());
 }
 
 }  // namespace catchment

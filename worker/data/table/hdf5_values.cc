@@ -25,6 +25,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file_access.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -208,7 +209,7 @@ absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::str
   H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return Bad(data, "has no rows");
   DataSet found = {path, name, std::move(data.set), std::move(type), std::move(shape)};
-  if (absl::Status status = CheckSize(found); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSize(found));
   return found;
 }
 
@@ -224,9 +225,8 @@ absl::Status ReadAll(const DataSet& data, hid_t type, void* out) {
 absl::StatusOr<Handle> Open(const std::string& path) {
   // Errors are answered, not printed.
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDONLY);
-  if (!descriptor.ok()) return descriptor.status();
-  close(*descriptor);
+  ASSIGN_OR_RETURN(const int descriptor, OpenFile(path, O_RDONLY));
+  close(descriptor);
   const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // Some shared file systems have no locks, and no process writes these files.
   H5Pset_file_locking(how.id(), false, true);
@@ -273,17 +273,14 @@ void LimitProcessorTime(int64_t bytes) {
 }
 
 absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* header) {
-  const absl::StatusOr<Handle> file = Open(request.path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<DataSet> features = Find(request.path, file->id(), request.features);
-  if (!features.ok()) return features.status();
-  const absl::StatusOr<DataSet> labels = Find(request.path, file->id(), request.labels);
-  if (!labels.ok()) return labels.status();
-  if (absl::Status status = CheckTogether(*features, *labels, request); !status.ok()) return status;
-  header->rows = features->rows();
-  header->label_columns = labels->row_size();
-  header->bytes = features->is_bytes();
-  const int64_t value_bytes = features->is_bytes() ? 1 : sizeof(float);
+  ASSIGN_OR_RETURN(const Handle file, Open(request.path));
+  ASSIGN_OR_RETURN(const DataSet features, Find(request.path, file.id(), request.features));
+  ASSIGN_OR_RETURN(const DataSet labels, Find(request.path, file.id(), request.labels));
+  RETURN_IF_ERROR(CheckTogether(features, labels, request));
+  header->rows = features.rows();
+  header->label_columns = labels.row_size();
+  header->bytes = features.is_bytes();
+  const int64_t value_bytes = features.is_bytes() ? 1 : sizeof(float);
   const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size() * value_bytes);
   const int64_t size = labels_begin + header->rows * header->label_columns * int64_t{sizeof(double)};
   if (ftruncate(memory, size) != 0) {
@@ -294,12 +291,9 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
     return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": cannot map ", size, " bytes"));
   }
   if (request.limits_processor_time) LimitProcessorTime(size);
-  if (absl::Status status = ReadAll(*features, features->is_bytes() ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT,
-                                    values.data() + kHdf5ValuesBegin);
-      !status.ok()) {
-    return status;
-  }
-  return ReadAll(*labels, H5T_NATIVE_DOUBLE, values.data() + labels_begin);
+  RETURN_IF_ERROR(ReadAll(features, features.is_bytes() ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT,
+                          values.data() + kHdf5ValuesBegin));
+  return ReadAll(labels, H5T_NATIVE_DOUBLE, values.data() + labels_begin);
 }
 
 // Reads a file and ends the process if it was started for that (Hdf5Arguments). It runs before main, so that

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"
 
@@ -126,16 +127,14 @@ absl::StatusOr<absl::string_view> FindHeader(const NpyArray& array, size_t* begi
 }
 
 absl::StatusOr<NpyArray> Open(const std::string& path) {
-  auto file = MappedFile::Open(path);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
   NpyArray array;
   array.path = path;
-  array.file = *std::move(file);
+  array.file = std::move(file);
   size_t begin = 0;
-  const absl::StatusOr<absl::string_view> header = FindHeader(array, &begin);
-  if (!header.ok()) return header.status();
-  if (absl::Status status = ParseType(*header, &array); !status.ok()) return status;
-  if (absl::Status status = ParseShape(*header, &array); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const absl::string_view header, FindHeader(array, &begin));
+  RETURN_IF_ERROR(ParseType(header, &array));
+  RETURN_IF_ERROR(ParseShape(header, &array));
   array.values = array.file->data() + begin;
   int64_t width = 0;
   WithType(array.type, [&](auto value) { width = sizeof value; });
@@ -183,13 +182,11 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
   }
   std::string labels_path = path;
   labels_path.replace(at, spec.features.size(), spec.labels);
-  const absl::StatusOr<NpyArray> features = Open(path);
-  if (!features.ok()) return features.status();
-  const absl::StatusOr<NpyArray> labels = Open(labels_path);
-  if (!labels.ok()) return labels.status();
+  ASSIGN_OR_RETURN(const NpyArray features, Open(path));
+  ASSIGN_OR_RETURN(const NpyArray labels, Open(labels_path));
   TableRows rows;
-  if (absl::Status status = ReadFeatures(*features, spec, &rows); !status.ok()) return status;
-  if (absl::Status status = ReadLabels(*labels, *features, spec, &rows); !status.ok()) return status;
+  RETURN_IF_ERROR(ReadFeatures(features, spec, &rows));
+  RETURN_IF_ERROR(ReadLabels(labels, features, spec, &rows));
   return rows;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -145,10 +146,9 @@ absl::Status AddAllLabels(const TableSpec& spec, absl::Span<const double> values
         absl::StrCat(name, " has ", width, " values a row; labels are ", LabelWidths(spec.target)));
   }
   for (int64_t row = 0; row < rows->size; ++row) {
-    const absl::Status status = AddLabels(
+    RETURN_IF_ERROR(AddLabels(
         spec, values.subspan(row * width, width), row, [&](int64_t at) { return CountedRow(name, at); },
-        rows);
-    if (!status.ok()) return status;
+        rows));
   }
   return absl::OkStatus();
 }

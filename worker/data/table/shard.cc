@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "worker/data/mapped_file.h"
@@ -148,9 +149,8 @@ absl::Status ReadLabels(const std::string& path, const MappedFile& file, const H
   std::vector<double> columns(width);
   for (int64_t row = 0; row < rows->size; ++row) {
     for (int64_t i = 0; i < width; ++i) columns[i] = real ? targets[row * width + i] : labels[row];
-    const absl::Status status = AddLabels(
-        spec, columns, row, [&](int64_t at) { return CountedRow(path, at); }, rows);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(AddLabels(
+        spec, columns, row, [&](int64_t at) { return CountedRow(path, at); }, rows));
   }
   return absl::OkStatus();
 }
@@ -191,12 +191,11 @@ absl::Status WriteValues(const std::string& path, const Dataset& data, const Hea
       floats = converted.data();
     }
     if (header.value_kind == kFloats) {
-      const absl::Status finite = CheckFinite({floats, static_cast<size_t>(size)}, size,
-                                              [&](int64_t) { return CountedRow(path, i - begin); });
-      if (!finite.ok()) return finite;
+      RETURN_IF_ERROR(CheckFinite({floats, static_cast<size_t>(size)}, size,
+                                  [&](int64_t) { return CountedRow(path, i - begin); }));
     }
     const void* const values = header.value_kind == kFloats ? static_cast<const void*>(floats) : bytes;
-    if (absl::Status status = file->Write(values, ValueBytes(header)); !status.ok()) return status;
+    RETURN_IF_ERROR(file->Write(values, ValueBytes(header)));
   }
   return absl::OkStatus();
 }
@@ -204,21 +203,18 @@ absl::Status WriteValues(const std::string& path, const Dataset& data, const Hea
 }  // namespace
 
 absl::StatusOr<TableRows> ReadShard(const std::string& path, const TableSpec& spec) {
-  const auto file = MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<Header> header = ReadHeader(path, **file);
-  if (!header.ok()) return header.status();
-  absl::Status status = CheckSize(path, **file, *header);
-  if (status.ok()) status = CheckSpec(path, *header, spec);
+  ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(const Header header, ReadHeader(path, *file));
+  RETURN_IF_ERROR(CheckSize(path, *file, header));
+  RETURN_IF_ERROR(CheckSpec(path, header, spec));
   TableRows rows;
-  rows.size = static_cast<int64_t>(header->rows);
-  if (status.ok()) status = ReadLabels(path, **file, *header, spec, &rows);
-  if (!status.ok()) return status;
-  const char* const values = (*file)->data() + kAlignment;
-  if (header->value_kind == kBytes) {
-    rows.bytes = {*file, reinterpret_cast<const uint8_t*>(values)};
+  rows.size = static_cast<int64_t>(header.rows);
+  RETURN_IF_ERROR(ReadLabels(path, *file, header, spec, &rows));
+  const char* const values = file->data() + kAlignment;
+  if (header.value_kind == kBytes) {
+    rows.bytes = {file, reinterpret_cast<const uint8_t*>(values)};
   } else {
-    rows.floats = {*file, reinterpret_cast<const float*>(values)};
+    rows.floats = {file, reinterpret_cast<const float*>(values)};
   }
   return rows;
 }
@@ -229,14 +225,14 @@ absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t be
   header.labels_checksum = Crc32(labels.data(), labels.size());
   header.checksum = ChecksumOf(header);
   const int64_t labels_begin = LabelsBegin(header);
-  const auto file = AtomicFile::Create(path, labels_begin + static_cast<int64_t>(labels.size()));
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Write(&header, sizeof header);
-  if (status.ok()) status = WriteValues(path, data, header, begin, end, file->get());
+  ASSIGN_OR_RETURN(const auto file,
+                   AtomicFile::Create(path, labels_begin + static_cast<int64_t>(labels.size())));
+  absl::Status status = file->Write(&header, sizeof header);
+  if (status.ok()) status = WriteValues(path, data, header, begin, end, file.get());
   const std::vector<char> padding(labels_begin - kAlignment - (end - begin) * ValueBytes(header));
-  if (status.ok()) status = (*file)->Write(padding.data(), padding.size());
-  if (status.ok()) status = (*file)->Write(labels.data(), labels.size());
-  return status.ok() ? (*file)->Commit() : status;
+  if (status.ok()) status = file->Write(padding.data(), padding.size());
+  if (status.ok()) status = file->Write(labels.data(), labels.size());
+  return status.ok() ? file->Commit() : status;
 }
 
 }  // namespace catchment

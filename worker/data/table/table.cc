@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/data_sources.h"
 #include "worker/data/table/content.h"
 #include "worker/data/table/files.h"
@@ -58,11 +59,10 @@ absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec,
   std::vector<int32_t> labels;
   std::vector<float> targets;
   for (const std::string& path : files.paths) {
-    const absl::StatusOr<TableRows> rows = ReadFile(files.format, path, spec);
-    if (!rows.ok()) return rows.status();
-    content->Add(*rows);
-    labels.insert(labels.end(), rows->labels.begin(), rows->labels.end());
-    targets.insert(targets.end(), rows->targets.begin(), rows->targets.end());
+    ASSIGN_OR_RETURN(const TableRows rows, ReadFile(files.format, path, spec));
+    content->Add(rows);
+    labels.insert(labels.end(), rows.labels.begin(), rows.labels.end());
+    targets.insert(targets.end(), rows.targets.begin(), rows.targets.end());
   }
   if (spec.target.is_real()) {
     return Dataset::WithTargets(spec.shape, spec.target.reals, std::move(content), std::move(targets));
@@ -86,16 +86,14 @@ absl::Status CheckTrainingRows(int64_t rows, const v1::Job& job) {
 absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
   const v1::FileDataset& table = job.data().table();
   const TableSpec spec = SpecOf(job);
-  const auto train_files = FindTableFiles(table.train(), "data.table.train", table.directory(), paths);
-  if (!train_files.ok()) return train_files.status();
-  const auto test_files = FindTableFiles(table.test(), "data.table.test", table.directory(), paths);
-  if (!test_files.ok()) return test_files.status();
-  absl::StatusOr<Dataset> train = LoadPart(*train_files, spec, table);
-  if (!train.ok()) return train.status();
-  if (absl::Status status = CheckTrainingRows(train->size(), job); !status.ok()) return status;
-  absl::StatusOr<Dataset> test = LoadPart(*test_files, spec, table);
-  if (!test.ok()) return test.status();
-  return DataSets{*std::move(train), *std::move(test)};
+  ASSIGN_OR_RETURN(const auto train_files,
+                   FindTableFiles(table.train(), "data.table.train", table.directory(), paths));
+  ASSIGN_OR_RETURN(const auto test_files,
+                   FindTableFiles(table.test(), "data.table.test", table.directory(), paths));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, table));
+  RETURN_IF_ERROR(CheckTrainingRows(train.size(), job));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, table));
+  return DataSets{std::move(train), std::move(test)};
 }
 
 }  // namespace catchment
