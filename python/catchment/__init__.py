@@ -70,6 +70,7 @@ class Worker(Position):
         self.gradients = _views(attachment.gradient, attachment.tensors)
         self._size = len(attachment.weights) // 4
         self._under_way = False
+        self._loss = 0.0  # of the step before
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
         """Yields the samples of each minibatch of this worker, as indices into the training set, until the job is over.
@@ -109,11 +110,21 @@ class Worker(Position):
 
         loss: the mean over the samples. correct: the number of samples classified correctly, if there are classes.
         """
+        self._end_step("step", float(loss), int(correct))
+
+    def skip(self) -> None:
+        """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out. The servers'
+        momentum and weight decay still move the weights. Metrics repeat the loss of the step before."""
+        self._attachment.gradient[:] = bytes(len(self._attachment.gradient))
+        self._end_step("skip", self._loss, 0)
+
+    def _end_step(self, method, loss, correct):
         if not self._under_way:
-            raise RuntimeError("worker.step() was called without a minibatch: call it once for each")
+            raise RuntimeError("worker.%s() was called without a minibatch: call it once for each" % method)
         self._under_way = False
+        self._loss = loss
         self.steps += 1
-        self._attachment.done(float(loss), int(correct))
+        self._attachment.done(loss, correct)
 
     def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
         """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and

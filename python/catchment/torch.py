@@ -39,6 +39,8 @@ _NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by ind
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
             "join(overlap=True) it has already been sent: join without overlap")
+_SKIPS_SENT = ("worker.skip() was called after a backward pass, whose gradients have been sent: call it before backward, or "
+               "join without overlap")
 _TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first backward "
           "pass: join without overlap, or call worker.step(loss) after each loss.backward()")
 _REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
@@ -278,6 +280,7 @@ class Worker(Position):
         self._always = 0          # weights that every forward pass waits for
         self._wait_for_all = wait_for_all  # before a step begins; otherwise module by module
         self._warned = set()      # names
+        self._loss = 0.0          # of the step before
         self._moves = False       # the weights, with its own optimizer
         self._share_weights()
         self._learn_parameters()
@@ -352,12 +355,34 @@ class Worker(Position):
                 self._take_gradients()
         if self._called is not None:
             self._learn_modules()
+        self._end_step(loss, correct)
+
+    def skip(self) -> None:
+        """Ends a step without a gradient: call it instead of step() for a minibatch that you leave out, such as one
+        whose loss is not finite. Gradients that backward has computed are dropped; with overlap there must not be any. To
+        the servers the gradient is 0, so their optimizer's momentum and weight decay still move the weights; an optimizer
+        given to join makes no step. Metrics repeat the loss of the step before. In a process group every process calls it.
+        """
+        if not self._handed.is_next_real():
+            self._drop_gradients()
+            return
+        if self._overlaps and self._gradients > 0:
+            raise RuntimeError(_SKIPS_SENT)
+        self._follow_model()
+        self._take_weights(self._size)
+        if self._optimizer is not None and self._attachment.restarted:
+            self._forget_moments()
+        self._end_step(self._loss, 0)
+
+    def _end_step(self, loss, correct):
+        """Sends zeros for the gradients that are not there, and begins the next step."""
         if self._attachment.await_begin():
             for parameter in self._parameters:
                 if not parameter.ready and self._sends:
                     self._send_gradient(parameter, None)
             self._copies.finish()
-            self._attachment.done(float(_number(loss)), int(_number(correct)))
+            self._loss = float(_number(loss))
+            self._attachment.done(self._loss, int(_number(correct)))
             self.steps += 1
         for parameter in self._parameters:
             parameter.tensor.grad = parameter.sent = None

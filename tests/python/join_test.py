@@ -145,6 +145,13 @@ class JoinTest(unittest.TestCase):
             self.assertRegex(output, r"loss %s.0 gradient \S+ {'name': 'norm', 'sum': %s, 'count': %s} %s\n" %
                              (value, sum, count, one))
 
+    def test_skipped_step_has_a_gradient_of_zeros(self):
+        loop = LOOP.replace("worker.step(samples[0])", "worker.skip() if samples[0] == 12 else worker.step(samples[0])")
+        output = self.run_python("-", text=self.cells(loop))
+        skipped = "worker: step 2 loss 11.0 gradient 0.0\n"
+        self.assertIn(skipped, output)
+        self.check_trained(output.replace(skipped, TRAINED[1] + "\n"))
+
     def test_spans_are_sent_as_they_end(self):
         loop = LOOP.replace("worker.gradient", 'with worker.span("augment"): pass\n    worker.gradient', 1)
         output = self.run_python("-", text=self.cells(loop))

@@ -17,6 +17,7 @@ import catchment.torch as catchment
 from torch_program import Perceptron, Smooth, rows
 
 RATE, STEPS = 0.1, 15
+OWN_MOMENTUM = 0.8  # of an optimizer that is given to join
 
 
 class Normed(nn.Module):
@@ -84,13 +85,35 @@ class Again:
 
 
 # ------------------------------------------------------------------------------------------------------------------ loops
-# Each gets a model, a function that returns the minibatches, and one that ends a step. It may return a list of tensors to
-# be compared in addition to the model's.
+# Each gets a model, a function that returns the minibatches, and one that ends a step, without an update if the loss is
+# None. It may return a list of tensors to be compared in addition to the model's.
 
 
 def plain(model, minibatches, step):
     for x, y in minibatches():
         loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        step(loss)
+
+
+def skips(model, minibatches, step):
+    """Leaves out some minibatches: before their forward pass, and when their gradients are there."""
+    for count, (x, y) in enumerate(minibatches()):
+        if count % 5 == 1:
+            step(None)
+            continue
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        step(None if count % 5 == 3 else loss)
+
+
+def skips_first(model, minibatches, step):
+    """Leaves out minibatches before their backward pass, the very first one, too."""
+    for count, (x, y) in enumerate(minibatches()):
+        loss = F.cross_entropy(model(x), y) if count > 0 else None
+        if count % 3 == 0:
+            step(None)
+            continue
         loss.backward()
         step(loss)
 
@@ -291,7 +314,9 @@ LOOPS = {
     "sharpness": (Smooth, sharpness, 1e-6), "evaluate": (Normed, evaluate, 1e-6), "distill": (Perceptron, distill, 1e-6),
     "tied": (Tied, plain, 1e-6), "autocast": (Perceptron, autocast, 1e-6), "compile-later": (Perceptron, compile_later, 1e-6),
     "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
-    "vectors": (Perceptron, vectors, 1e-6), "half": (Half, plain, 2e-4),
+    "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
+    "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),
+    "skips-own": (Perceptron, skips, 1e-6), "half": (Half, plain, 2e-4),
 }
 
 
@@ -306,11 +331,12 @@ def minibatches_of(worker, variant):
 
 
 def run_with_catchment(model, loop, variant, samples, used):
-    worker = catchment.join(model, samples)
+    own = torch.optim.SGD(model.parameters(), lr=RATE, momentum=OWN_MOMENTUM) if variant.endswith("-own") else None
+    worker = catchment.join(model, samples, optimizer=own, overlap=variant.endswith("-overlap"))
     minibatches = minibatches_of(worker, variant)
 
     def step(loss):
-        worker.step(loss)
+        worker.skip() if loss is None else worker.step(loss)
         used.append(None)  # the place of the next minibatch
     used.append(None)
     results = loop(model, lambda: Recorded(minibatches(), used), step)
@@ -336,13 +362,15 @@ class MixedSGD:
             p.grad = None
 
 
-def run_alone(model, loop, used):
+def run_alone(model, loop, variant, used):
     mixed = any(p.dtype != torch.float32 for p in model.parameters())
-    optimizer = MixedSGD(model.parameters()) if mixed else torch.optim.SGD(model.parameters(), lr=RATE)
+    momentum = OWN_MOMENTUM if variant.endswith("-own") else 0
+    optimizer = MixedSGD(model.parameters()) if mixed else torch.optim.SGD(model.parameters(), lr=RATE, momentum=momentum)
     steps = []
 
     def step(loss):
-        optimizer.step()
+        if loss is not None:
+            optimizer.step()
         optimizer.zero_grad()
         steps.append(loss)
     results = loop(model, lambda: Again(used, lambda: len(steps)), step)
@@ -357,7 +385,7 @@ def main():
     model, used = make(), []
     alone = copy.deepcopy(model)
     mine = run_with_catchment(model, loop, variant, rows(path), used)
-    own = run_alone(alone, loop, used)
+    own = run_alone(alone, loop, variant, used)
     pairs = [*zip(model.state_dict().items(), alone.state_dict().values()),
              *((("result %d" % index, one), other) for index, (one, other) in enumerate(zip(mine or [], own or [])))]
     for (name, one), other in pairs:

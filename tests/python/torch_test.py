@@ -30,6 +30,7 @@ ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=
 
 # As torch_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
+OWN = ("algorithm.preset=local_sgd",)
 
 
 class TorchTest(TorchCase):
@@ -79,7 +80,9 @@ class TorchTest(TorchCase):
     def test_programs_are_the_same_without_catchment(self):
         for variant in torch_loops.LOOPS:
             with self.subTest(variant):
-                self.attached(variant, *self.sets("epochs=1", *SGD), program="torch_loops")
+                # One worker whose center takes its move as it is trains as its own optimizer does.
+                fields = OWN if variant.endswith("-own") else SGD
+                self.attached(variant, *self.sets("epochs=1", *fields), program="torch_loops")
                 self.assertIn(variant + ": all of ", self.logs)
 
     def test_warns_of_a_gpu_that_the_first_worker_has(self):
@@ -235,6 +238,8 @@ class TorchTest(TorchCase):
         self.assertRegex(self.logs, "the gradient of parameter dense1.weight was changed .*: join without overlap")
         self.attached("skip", fails=True)
         self.assertIn("the program failed: RuntimeError: step 1 was skipped", self.logs)
+        self.attached("skip-sent-overlap", fails=True)
+        self.assertRegex(self.logs, r"worker.skip\(\) was called after a backward pass, .*join without overlap")
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
