@@ -45,7 +45,7 @@ constexpr double kLargeShardParameters = 1 << 20;
 // Without backup workers only contributions that are in flight when a worker is declared lost should be late.
 constexpr double kLateShare = 0.01;
 // With backup workers some contributions are late by design. If most of one worker's are, its work is wasted.
-constexpr double kLateShareWithBackup = 0.5;
+constexpr double kLateShareOfOne = 0.5;
 // With a staleness limit, more than this share says that it is below the usual staleness.
 constexpr double kLateShareWithLimit = 0.25;
 // The same with a quorum, whose calls bring nearly all contributions in time.
@@ -340,56 +340,80 @@ void FindNonFinite(const v1::JobStatus& status, std::vector<Warning>* warnings) 
                               sender ? " If it is only this worker, check its data and its device." : "")});
 }
 
-void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const std::map<uint32_t, PushOutcomes> by_worker = OutcomesByWorker(status);
-  if (BackupWorkers(ConsistencyOf(status)) > 0) {
-    for (const auto& [worker, outcomes] : by_worker) {
-      if (outcomes.applied + outcomes.late < kEnoughPushes || outcomes.late_share() <= kLateShareWithBackup)
-        continue;
-      warnings->push_back(
-          {.code = "contributions_late",
-           .worker = worker,
-           .measured = outcomes.late_share(),
-           .bound = kLateShareWithBackup,
-           .found = absl::StrCat(Share(outcomes.late_share()), " of worker ", worker,
-                                 "'s contributions arrived after their update was made, more than half"),
-           .why = "backup_workers is meant for workers that are slow occasionally; this one always is, and "
-                  "its work is wasted.",
-           .advice = "Move it to another machine, or end it and lower backup_workers."});
+// Names the workers whose contributions are mostly late. Returns the outcomes of the others.
+PushOutcomes FindAlwaysLate(const v1::JobStatus& status, const std::string& why, const std::string& advice,
+                            std::vector<Warning>* warnings) {
+  PushOutcomes others;
+  for (const auto& [worker, outcomes] : OutcomesByWorker(status)) {
+    if (outcomes.applied + outcomes.late < kEnoughPushes || outcomes.late_share() <= kLateShareOfOne) {
+      others.applied += outcomes.applied;
+      others.late += outcomes.late;
+      continue;
     }
-    return;
+    warnings->push_back(
+        {.code = "contributions_late",
+         .worker = worker,
+         .measured = outcomes.late_share(),
+         .bound = kLateShareOfOne,
+         .found = absl::StrCat(Share(outcomes.late_share()), " of worker ", worker,
+                               "'s contributions arrived after their update was made, more than half"),
+         .why = why,
+         .advice = advice});
   }
+  return others;
+}
+
+void FindLateWithBackup(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  FindAlwaysLate(status,
+                 "backup_workers is meant for workers that are slow occasionally; this one always is, and "
+                 "its work is wasted.",
+                 "Move it to another machine, or end it and lower backup_workers.", warnings);
+}
+
+void FindLateWithQuorum(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const PushOutcomes others = FindAlwaysLate(
+      status,
+      "Its steps take longer than the grace, or its link does, and most of its work is lost: a late "
+      "contribution is dropped.",
+      "Give it a faster device, more --threads or a faster link, or raise "
+      "contribution.pseudo_gradient.overlap_steps or consistency.quorum.grace; with quorum.minimum equal to "
+      "workers every update waits for it.",
+      warnings);
+  if (others.applied + others.late < kEnoughPushes || others.late_share() <= kLateShareWithQuorum) return;
+  warnings->push_back({.code = "contributions_late",
+                       .measured = others.late_share(),
+                       .bound = kLateShareWithQuorum,
+                       .found = absl::StrCat(Share(others.late_share()),
+                                             " of contributions arrived after their update was made"),
+                       .why = "The grace ends before they are there, and their steps are lost.",
+                       .advice = "Raise consistency.quorum.minimum or grace, or "
+                                 "contribution.pseudo_gradient.overlap_steps."});
+}
+
+void FindLateWithLimit(const PushOutcomes& all, uint32_t limit, std::vector<Warning>* warnings) {
+  if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShareWithLimit) return;
+  warnings->push_back(
+      {.code = "contributions_late",
+       .measured = all.late_share(),
+       .bound = kLateShareWithLimit,
+       .found = absl::StrCat(Share(all.late_share()), " of contributions were ", limit,
+                             " updates old or more, and were dropped"),
+       .why =
+           "staleness_limit is meant for outliers, but the usual staleness, about workers - 1, reaches it, "
+           "and work is lost.",
+       .advice = "Raise staleness_limit, or use fewer workers."});
+}
+
+void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  if (BackupWorkers(ConsistencyOf(status)) > 0) return FindLateWithBackup(status, warnings);
+  if (ConsistencyOf(status).has_quorum()) return FindLateWithQuorum(status, warnings);
   PushOutcomes all;
-  for (const auto& [worker, outcomes] : by_worker) {
+  for (const auto& [worker, outcomes] : OutcomesByWorker(status)) {
     all.applied += outcomes.applied;
     all.late += outcomes.late;
   }
-  if (const uint32_t limit = ConsistencyOf(status).asynchronous().staleness_limit(); limit > 0) {
-    if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShareWithLimit) return;
-    warnings->push_back(
-        {.code = "contributions_late",
-         .measured = all.late_share(),
-         .bound = kLateShareWithLimit,
-         .found = absl::StrCat(Share(all.late_share()), " of contributions were ", limit,
-                               " updates old or more, and were dropped"),
-         .why =
-             "staleness_limit is meant for outliers, but the usual staleness, about workers - 1, reaches it, "
-             "and work is lost.",
-         .advice = "Raise staleness_limit, or use fewer workers."});
-    return;
-  }
-  if (ConsistencyOf(status).has_quorum()) {
-    if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShareWithQuorum) return;
-    warnings->push_back({.code = "contributions_late",
-                         .measured = all.late_share(),
-                         .bound = kLateShareWithQuorum,
-                         .found = absl::StrCat(Share(all.late_share()),
-                                               " of contributions arrived after their update was made"),
-                         .why = "The grace ends before they are there, and their steps are lost.",
-                         .advice = "Raise consistency.quorum.minimum or grace, or "
-                                   "contribution.pseudo_gradient.overlap_steps."});
-    return;
-  }
+  if (const uint32_t limit = ConsistencyOf(status).asynchronous().staleness_limit(); limit > 0)
+    return FindLateWithLimit(all, limit, warnings);
   if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShare) return;
   warnings->push_back(
       {.code = "contributions_late",

@@ -302,6 +302,24 @@ TEST(AdviceTest, GraceThatIsTooShortIsNamed) {
   EXPECT_THAT(warning.advice, HasSubstr("quorum.minimum"));
 }
 
+TEST(AdviceTest, WithAQuorumOneThatMostlyComesLateIsNamedAndTheOthersAreJudged) {
+  v1::JobStatus status = HealthyStatus();
+  AlgorithmOf(&status)->mutable_consistency()->mutable_quorum()->set_minimum(1);
+  status.set_staleness_mean(0);
+  for (int worker = 0; worker < 4; ++worker) SetFates(worker, 1000, 0, &status);
+  SetFates(1, 300, 900, &status);
+  const Warning warning = One(status);
+  EXPECT_EQ(warning.code, "contributions_late");
+  EXPECT_EQ(warning.worker, 1u);
+  EXPECT_DOUBLE_EQ(warning.measured, 0.75);
+  EXPECT_THAT(warning.advice, HasSubstr("overlap_steps"));
+  SetFates(0, 500, 500, &status);
+  EXPECT_THAT(Codes(status), ElementsAre("contributions_late", "contributions_late"));
+  SetFates(1, 1, 198, &status);
+  SetFates(0, 1000, 0, &status);
+  EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
+}
+
 TEST(AdviceTest, StalenessLimitThatTheUsualStalenessReachesIsNamed) {
   v1::JobStatus status = HealthyStatus();
   AlgorithmOf(&status)->mutable_consistency()->mutable_asynchronous()->set_staleness_limit(3);
