@@ -108,6 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
              "preset: 'sync' contribution { gradient { push_period: 3 mean: true local_learning_rate: 0.01 } "
              "}"},
         Case{"Elastic", "preset: 'easgd_sync'"},
+        Case{"PseudoGradient",
+             "preset: 'local_sgd' contribution { pseudo_gradient { local_steps: 3 local_optimizer { "
+             "learning_rate: 0.02 momentum: 0.5 schedule { decay: CONSTANT } } } }"},
         Case{"ElasticWithMomentum",
              "preset: 'easgd_sync' contribution { elastic { communication_period: 3 } }",
              "optimizer { learning_rate: 0.05 momentum: 0.9 schedule { decay: COSINE warmup: 0.2 } }"},
@@ -144,6 +147,22 @@ TEST_F(ForeignClientTest, RegistersAgainWhenAServerDoesNotKnowIt) {
 
 // The servers' state decides how much counts as trained.
 TEST_F(ForeignClientTest, EndsTheJobWithoutHavingReportedProgress) { TrainAlone("downpour", "silent"); }
+
+// The test ends the job, which trains on without the client.
+TEST_F(ForeignClientTest, MayIgnoreCalls) {
+  const std::string job =
+      Job("consistency { quorum { minimum: 1 } } contribution { pseudo_gradient { local_steps: 5 "
+          "local_optimizer { "
+          "kind: SGD learning_rate: 0.001 momentum: 0 schedule { decay: CONSTANT } } } }",
+          "epochs: 1000000 optimizer { learning_rate: 0.5 momentum: 0 nesterov: false }");
+  TestCluster cluster({.job = absl::StrReplaceAll(job, {{"deterministic: true", ""}}), .servers = 2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  const Finished client = RunPython(cluster, "calls");
+  EXPECT_TRUE(client.end.in_order()) << client.output << cluster.LastWords();
+  EXPECT_THAT(client.output, HasSubstr("ignored calls, and sent contributions after them"));
+  cluster.KillAll();
+}
 
 // The job is done by the project's own worker, which has waited for it.
 TEST_F(ForeignClientTest, GivesUpWhereItDoesNotFitTheJob) {

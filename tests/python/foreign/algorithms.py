@@ -1,5 +1,5 @@
-"""The worker's half of the contributions `gradient` and `elastic`, as docs/wire_protocol.md and docs/job_reference.md
-describe them."""
+"""The worker's half of the contributions `gradient`, `elastic` and `pseudo_gradient`, as docs/wire_protocol.md and
+docs/job_reference.md describe them."""
 import math
 
 import numpy
@@ -132,3 +132,33 @@ class Elastic:
     def finish(self):
         if self.exchanged_steps != self.steps:
             self._exchange()
+
+
+class PseudoGradient:
+    """Sends its move every local_steps steps, and at the end. It ignores calls, as a worker may."""
+
+    def __init__(self, job, parameters, size):
+        self.config, self.parameters = job.algorithm.contribution.pseudo_gradient, parameters
+        self.momentum = numpy.float32(self.config.local_optimizer.momentum)
+        self.x, self.y, self.v = (numpy.zeros(size, numpy.float32) for _ in range(3))
+        self.steps = self.pushed_steps = self.samples = self.pushes = 0
+
+    def start(self, version):
+        self.parameters.pull(version, self.y)
+        self.x[:] = self.y
+
+    def step(self, samples, progress, gradient):
+        if samples > 0:
+            self.v = self.momentum * self.v + gradient(self.x)
+            self.x -= numpy.float32(learning_rate(self.config.local_optimizer, progress)) * self.v
+        self.samples += samples
+        self.steps += 1
+        if self.steps - self.pushed_steps == self.config.local_steps:
+            self.finish()
+
+    def finish(self):
+        if self.pushed_steps == self.steps:
+            return
+        self.parameters.send(Block.PUSH_PULL, self.y - self.x, self.samples, self.steps, self.y)
+        self.x[:], self.samples, self.pushed_steps = self.y, 0, self.steps
+        self.pushes += 1

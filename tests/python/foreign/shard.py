@@ -30,6 +30,7 @@ class Shard:
         self.error_feedback = block_codecs.error_feedback(self.push_codec, compression, sum(sizes))
         self.versions = [0] * len(sizes)
         self.sequence = 0
+        self.calls = 0
         self.condition = threading.Condition()
         self.call = None
 
@@ -47,6 +48,9 @@ class Shard:
         code, why = grpc.StatusCode.UNAVAILABLE, "the stream was closed"
         try:
             for answer in call:
+                if answer.operation == Block.CALL:  # not an answer, though its sequence is that of one to a pull
+                    self.calls += 1
+                    continue
                 with self.condition:
                     if self.waiting.pop((answer.sequence, answer.block), None) is not None:
                         self.answers[answer.block] = answer

@@ -3,11 +3,12 @@
 
     worker.py MASTER [FAULT]
 
-It trains jobs with dense and relu layers on CSV files, with the contributions `gradient` and `elastic` and every codec,
-and refuses all others. MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every
+It trains jobs with dense and relu layers on CSV files, with the contributions `gradient`, `elastic` and, with SGD for its
+own steps, `pseudo_gradient`, and every codec, and refuses all others. MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every
 third step, with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
 registers another model, and `hello` opens its streams with another model's fingerprint; `member` opens its streams with
-an incarnation that the master has not given; `silent` reports no progress.
+an incarnation that the master has not given; `silent` reports no progress; `calls` leaves the job when it has ignored
+three calls and has sent three contributions after that.
 
 Exit codes: 0 the job is done, 1 it is not, for the reason on stderr.
 """
@@ -79,11 +80,13 @@ class Membership:
         self.progress = master_pb2.Progress()
         self.reported = master_pb2.Progress()
         self.stop, self.lost, self.ended = False, None, threading.Event()
+        self.last_push = 3  # the contribution that is the last one with the fault `calls`
         threading.Thread(target=self._send_heartbeats, daemon=True).start()
         self.shards = self._connect()
         parameters = algorithms.Parameters(self.shards, client.ranges)
         kind = client.job.algorithm.contribution.WhichOneof("kind")
-        make = {"gradient": algorithms.Gradient, "elastic": algorithms.Elastic}[kind]
+        make = {"gradient": algorithms.Gradient, "elastic": algorithms.Elastic,
+                "pseudo_gradient": algorithms.PseudoGradient}[kind]
         self.algorithm = make(client.job, parameters, client.model.size)
         self.parameters = parameters
 
@@ -174,6 +177,15 @@ class Membership:
             self.shards[0].await_end()
             intruder.close()
         self.algorithm.step(len(samples), progress, gradient)
+        if client.fault == "calls":
+            self._leave_after_calls()
+
+    def _leave_after_calls(self):
+        if sum(shard.calls for shard in self.shards) < 3:
+            self.last_push = self.algorithm.pushes + 3
+        elif self.algorithm.pushes >= self.last_push:
+            print("ignored calls, and sent contributions after them", flush=True)
+            self.stop = True
 
     def leave(self, reason, failed=False):
         self.ended.set()
