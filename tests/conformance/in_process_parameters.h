@@ -6,6 +6,9 @@
 // block is sent, and where nothing holds it up answered, as soon as its values are ready. An operation
 // reaches all blocks of all shards in one turn, so the order of pushes does not depend on how the parameters
 // are split.
+//
+// Instead of Run, a test may use the parameters of the workers itself, on one thread, and decide what happens
+// at which time: each operation must be answered before the test waits for it.
 #ifndef CATCHMENT_TESTS_CONFORMANCE_IN_PROCESS_PARAMETERS_H_
 #define CATCHMENT_TESTS_CONFORMANCE_IN_PROCESS_PARAMETERS_H_
 
@@ -14,6 +17,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -53,7 +57,7 @@ class VirtualCluster {
                                                 [](std::unique_ptr<PendingSnapshot>) {}));
     }
     for (int w = 0; w < num_workers; ++w) {
-      clients_.push_back(std::make_shared<Client>(this, w));
+      clients_.push_back(std::make_shared<Client>(this, w, 100 + w));
       members_.insert(w);
     }
     SetRosters();
@@ -82,6 +86,35 @@ class VirtualCluster {
     for (std::thread& thread : threads) thread.join();
   }
   void Run(const Work& work) { Run(std::vector<Work>(clients_.size(), work)); }
+
+  // Without Run: returns the parameters of a worker, whose connection is open.
+  Parameters* Connect(int worker) {
+    clients_[worker]->Connect();
+    return clients_[worker].get();
+  }
+  // Without Run: a new process of a worker that has left.
+  Parameters* Join(int worker) {
+    const uint64_t incarnation = clients_[worker]->incarnation() + 100;
+    clients_[worker]->GiveUp();
+    clients_[worker] = std::make_shared<Client>(this, worker, incarnation);
+    members_.insert(worker);
+    SetRosters();
+    return Connect(worker);
+  }
+  // Sets the time of all that follows.
+  void SetTime(double now) { now_ = now; }
+  void SetStepSeconds(double seconds) {
+    step_seconds_ = seconds;
+    SetRosters();
+  }
+  // Makes the updates that are due at this time.
+  void Tick() {
+    for (const auto& shard : shards_) {
+      std::vector<Answer> answers;
+      shard->Tick(now_, &answers);
+      catchment::Deliver(&answers);
+    }
+  }
 
   // To be called by a worker in its turn: it leaves all gates, as it does when its work is done.
   void Leave(int worker) {
@@ -114,8 +147,11 @@ class VirtualCluster {
   // All of it is used only in turns.
   class Client final : public Parameters, public std::enable_shared_from_this<Client> {
    public:
-    Client(VirtualCluster* cluster, int worker)
-        : cluster_(*cluster), worker_(worker), transfers_(cluster->layout_.num_fragments()) {
+    Client(VirtualCluster* cluster, int worker, uint64_t incarnation)
+        : cluster_(*cluster),
+          worker_(worker),
+          incarnation_(incarnation),
+          transfers_(cluster->layout_.num_fragments()) {
       for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
         versions_.emplace_back(cluster_.layout_.num_blocks(s), 0);
         schedules_.emplace_back(&cluster_.layout_, s);
@@ -125,7 +161,11 @@ class VirtualCluster {
     void Start(const Operation& operation) override {
       Transfer& transfer = transfers_[operation.fragment];
       CHECK(transfer.awaited) << "an operation started before the last one ended";
-      transfer = {.operation = operation, .awaited = false, .sequence = transfer.sequence};
+      transfer = {.operation = operation,
+                  .awaited = false,
+                  .sequence = transfer.sequence,
+                  .version = transfer.version,
+                  .called = transfer.called};
       transfer.sequence += transfer.HasInput();
       for (BlockSchedule& schedule : schedules_) schedule.Start(transfer.HasInput(), operation.fragment);
       if (!transfer.HasInput()) SendReady();
@@ -142,8 +182,23 @@ class VirtualCluster {
       return transfers_[fragment].outcome;
     }
     bool IsDone(int fragment) const override { return IsAnswered(fragment); }
+    bool Called(int fragment) override {
+      const Transfer& transfer = transfers_[fragment];
+      return transfer.called == transfer.version;
+    }
     int num_fragments() const override { return cluster_.layout_.num_fragments(); }
     std::vector<Range> fragment(int fragment) const override { return cluster_.layout_.fragment(fragment); }
+
+    uint64_t incarnation() const { return incarnation_; }
+    void Connect() {
+      for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
+        // The shard keeps a weak reference.
+        connections_.push_back(std::make_shared<ShardSink>(weak_from_this(), s));
+        std::vector<Answer> calls =
+            cluster_.shards_[s]->Connected(worker_, incarnation_, connections_.back());
+        catchment::Deliver(&calls);
+      }
+    }
 
     // Returns true if the worker can go on in a turn.
     bool ready() const { return waits_for_ < 0 || IsAnswered(waits_for_); }
@@ -155,9 +210,11 @@ class VirtualCluster {
    private:
     // An answer does not say of which shard it is.
     struct ShardSink final : AnswerSink {
-      ShardSink(std::shared_ptr<Client> client, int shard) : client(std::move(client)), shard(shard) {}
-      void Deliver(Answer answer) override { client->Take(shard, answer); }
-      const std::shared_ptr<Client> client;
+      ShardSink(std::weak_ptr<Client> client, int shard) : client(std::move(client)), shard(shard) {}
+      void Deliver(Answer answer) override {
+        if (const std::shared_ptr<Client> taker = client.lock()) taker->Take(shard, answer);
+      }
+      const std::weak_ptr<Client> client;
       const int shard;
     };
 
@@ -167,6 +224,8 @@ class VirtualCluster {
       bool awaited = true;
       uint64_t sequence = 0;
       Outcome outcome;
+      uint64_t version = 0;            // as last pulled, of the fragment's last block
+      std::optional<uint64_t> called;  // the version of the last call
 
       bool HasInput() const { return operation.kind != Operation::kPull; }
     };
@@ -182,6 +241,10 @@ class VirtualCluster {
 
     absl::Status WaitForAll(int fragment) {
       if (!std::exchange(transfers_[fragment].awaited, true)) {
+        if (cluster_.unfinished_.empty()) {
+          CHECK(IsAnswered(fragment)) << "worker " << worker_ << " waits";
+          return status_;
+        }
         waits_for_ = fragment;
         cluster_.PassTurn(worker_);
         cluster_.WaitForTurn(worker_);
@@ -211,7 +274,7 @@ class VirtualCluster {
                                .block = static_cast<uint32_t>(block),
                                .samples = operation.samples,
                                .steps = operation.steps};
-      Request request = MakeRequest(static_cast<uint32_t>(worker_), Incarnation(worker_), header, sink);
+      Request request = MakeRequest(static_cast<uint32_t>(worker_), incarnation_, header, sink);
       if (transfer.HasInput()) {
         const Range range = cluster_.layout_.block(s, block);
         const absl::string_view bytes(reinterpret_cast<const char*>(operation.input.data() + range.begin),
@@ -221,7 +284,7 @@ class VirtualCluster {
         if (!read.ok()) return read;
       }
       std::vector<Answer> answers;
-      const absl::Status status = shard.Handle(std::move(request), /*now=*/0, &answers);
+      const absl::Status status = shard.Handle(std::move(request), cluster_.now_, &answers);
       catchment::Deliver(&answers);
       return status;
     }
@@ -230,9 +293,13 @@ class VirtualCluster {
       const int block = static_cast<int>(answer.header.block);
       const Range range = cluster_.layout_.block(s, block);
       Transfer& transfer = TransferOf(s, block);
+      if (answer.header.operation == v1::Block::CALL) {
+        transfer.called = answer.header.version;
+        return;
+      }
       if (!transfer.operation.output.empty() && answer.payload != nullptr) {
         std::copy_n(answer.payload->data(), range.size(), transfer.operation.output.data() + range.begin);
-        versions_[s][block] = answer.header.version;
+        versions_[s][block] = transfer.version = answer.header.version;
       }
       transfer.outcome.staleness = std::max(transfer.outcome.staleness, answer.header.staleness);
       transfer.outcome.late |= answer.header.fate == v1::Block::LATE;
@@ -242,6 +309,8 @@ class VirtualCluster {
 
     VirtualCluster& cluster_;
     const int worker_;
+    const uint64_t incarnation_;
+    std::vector<std::shared_ptr<ShardSink>> connections_;
     std::vector<std::vector<uint64_t>> versions_;  // by shard and block, as last pulled
     std::vector<BlockSchedule> schedules_;
     std::vector<Transfer> transfers_;  // by fragment
@@ -261,21 +330,20 @@ class VirtualCluster {
     return layout;
   }
 
-  static uint64_t Incarnation(int worker) { return 100 + worker; }
-
   void SetRosters() {
     v1::ShardCommand command;
     command.set_generation(++generation_);
+    command.set_step_seconds(step_seconds_);
     v1::Roster* roster = command.add_rosters();
     for (int w : members_) {
       v1::Member* member = roster->add_members();
       member->set_worker(w);
-      member->set_incarnation(Incarnation(w));
+      member->set_incarnation(clients_[w]->incarnation());
       member->set_idle(idle_.count(w) > 0);
     }
     for (const auto& shard : shards_) {
       std::vector<Answer> answers;
-      shard->SetRosters(command, /*now=*/0, &answers);
+      shard->SetRosters(command, now_, &answers);
       catchment::Deliver(&answers);
     }
   }
@@ -306,6 +374,8 @@ class VirtualCluster {
   std::set<int> idle_;
   std::set<int> unfinished_;
   uint64_t generation_ = 0;
+  double now_ = 0;
+  double step_seconds_ = 0;
 
   Mutex mu_;
   CondVar changed_;
