@@ -3,6 +3,7 @@
 
     keras_program.py CSV VARIANT
 """
+import os
 import re
 import sys
 import warnings
@@ -101,6 +102,35 @@ def fit_in_parts(model, worker, recorder):
 def train_on_batches(model, worker, recorder):
     for samples in worker.minibatches():
         model.train_on_batch(*recorder.load(samples))
+
+
+def fit_with_callbacks(model, worker, recorder):
+    """Callbacks of Keras and of a program, which see epochs of five steps."""
+    directory = os.path.dirname(sys.argv[1])
+    path = os.path.join(directory, "%s-%d" % (keras.backend.backend(), os.getpid()))
+    seen = {"batches": 0, "epochs": 0}
+
+    class Counts(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen["batches"] += 1
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen["epochs"] += 1
+            seen["weights"] = self.model.get_weights()
+    callbacks = [keras.callbacks.CSVLogger(path + ".csv"), keras.callbacks.TerminateOnNaN(),
+                 keras.callbacks.ModelCheckpoint(path + "-{epoch}.weights.h5", save_weights_only=True),
+                 keras.callbacks.EarlyStopping("loss", patience=100), keras.callbacks.LambdaCallback(
+                     on_train_end=lambda logs: seen.update(ended=True)), Counts()]
+    model.fit(worker.data(recorder.load), callbacks=[worker.callback(), *callbacks], verbose=2, epochs=1000,
+              steps_per_epoch=5)
+    assert (seen["batches"], seen["epochs"], seen["ended"]) == (15, 3, True), seen
+    with open(path + ".csv") as file:
+        assert len(file.readlines()) == 1 + 3
+    for own, last in zip(model.get_weights(), seen["weights"]):
+        np.testing.assert_array_equal(own, last)
+    saved = perceptron()
+    saved.load_weights(path + "-3.weights.h5")
+    assert largest_difference(saved, model) == 0
 
 
 def fit_weighted(model, worker, recorder):
@@ -210,6 +240,7 @@ VARIANTS = {
     "ahead": lambda x, y: follow(perceptron, x, y, fit_ahead),
     "inputs": lambda x, y: follow(two_inputs, parts(x), y, fit_in_parts),
     "weighted": lambda x, y: follow(perceptron, x, y, fit_weighted, weights=WEIGHTS),
+    "callbacks": lambda x, y: follow(perceptron, x, y, fit_with_callbacks),
     "batches": lambda x, y: follow(perceptron, x, y, train_on_batches),
     "bfloat16": fit_in_bfloat16,
     "train": train,

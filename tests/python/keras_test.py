@@ -34,7 +34,8 @@ class KerasTest(ProgramCase):
                     yield backend, self.train(variant, *changes, KERAS_BACKEND=backend, **options)
 
     def test_programs_train_as_they_do_in_keras(self):
-        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted"), "epochs=1", *SGD):
+        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted", "callbacks"),
+                                           "epochs=1", *SGD):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
         if "jax" in BACKENDS:
             self.train("ahead", "epochs=1", *SGD, KERAS_BACKEND="jax")
