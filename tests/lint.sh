@@ -44,7 +44,7 @@ tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown abo
 # its own log, directories, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
-  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
+  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')

@@ -40,6 +40,7 @@ struct Flags {
   int threads = 1;
   double connect_timeout_seconds = 60;
   std::string program;
+  bool no_shared_memory = false;
   TlsFiles tls;
   bool insecure = false;
 };
@@ -70,6 +71,9 @@ CommandLine MakeCommandLine(Flags* f) {
   line.flags.AddString("program", "COMMAND", &f->program,
                        "Command, for /bin/sh, that computes the gradients of a job with model.external: "
                        "\"python train.py\". It ends with the worker.");
+  line.flags.AddSwitch("no_shared_memory", &f->no_shared_memory,
+                       "Sends gradients and weights over the connection even between processes of this "
+                       "machine. Default: the job's shared_memory.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   line.check = [f] { return CheckFlags(f); };
   return line;
@@ -92,6 +96,7 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
                        .threads = flags.threads,
                        .connect_timeout_seconds = flags.connect_timeout_seconds,
                        .program = flags.program,
+                       .shared_memory = !flags.no_shared_memory,
                        .role = flags.role == "evaluator" ? v1::EVALUATOR : v1::WORKER};
 }
 

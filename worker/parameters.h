@@ -16,6 +16,7 @@
 #define CATCHMENT_WORKER_PARAMETERS_H_
 
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,6 +74,10 @@ class Parameters {
   // Returns true if a server has called for a contribution that is computed with the fragment's weights that
   // were fetched last (Block.CALL in proto/wire.proto). Not to be called during the fragment's operation.
   virtual bool Called(int /*fragment*/) { return false; }
+
+  // Returns the allocator for vectors that are inputs: with its memory, a server on this machine reads them
+  // where they are. It lives as long as the object.
+  virtual std::pmr::memory_resource* memory() { return std::pmr::get_default_resource(); }
 
   virtual int num_fragments() const { return 1; }
   // Returns the fragment's ranges of the flat vector, ascending. With several fragments only.

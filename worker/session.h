@@ -26,6 +26,7 @@ struct WorkerOptions {
   int threads = 1;
   double connect_timeout_seconds = 60;
   std::string program;         // that computes the gradients of a job with model.external; "": none
+  bool shared_memory = true;   // with servers on this machine, if the job allows it
   v1::Role role = v1::WORKER;  // what the program is to do
 };
 

@@ -52,7 +52,8 @@ ParameterClient::Options ClientOptions(const v1::RegisterReply& me, const Worker
           .connect_timeout_seconds = session->job.faults().connect_timeout_seconds(),
           .compression = session->job.compression(),
           .run_id = session->run_id,
-          .token = me.token()};
+          .token = me.token(),
+          .shared_memory = options.shared_memory && session->job.shared_memory()};
 }
 
 // Returns the optimizer that moves the weights which the worker computes with.
@@ -211,6 +212,7 @@ absl::Status TrainingSession::OnStarted() {
 
 void TrainingSession::Publish(v1::Progress* progress) {
   client_.totals().FillProgress(progress);
+  progress->set_shared_memory_servers(client_.shared_memory_servers());
   MutexLock lock(&mu_);
   progress_ = *progress;
 }

@@ -203,18 +203,25 @@ std::string ExplainComputation(const JobFacts& facts) {
                       HangingParagraph("  ", DescribePrecision(computation), 2, kWidth));
 }
 
+bool IsCompressed(const v1::Compression& compression) {
+  return compression.push() != v1::Compression::FLOAT32 || compression.pull() != v1::Compression::FLOAT32;
+}
+
 std::string ExplainWire(const JobFacts& facts) {
   const WireBytes wire = facts.wire();
   const v1::Compression& compression = facts.job().compression();
   const std::string split = facts.servers() == 1 ? "" : absl::StrCat(", over ", facts.servers(), " servers");
-  const std::string text =
-      absl::StrCat("sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
-                   EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
-                   DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
-                   Bytes(wire.per_step()), " a step on average",
-                   facts.knows_budget() ? absl::StrCat("; ", Bytes(wire.per_step() * facts.total_steps()),
-                                                       " in the whole job, over all workers")
-                                        : "");
+  const std::string text = absl::StrCat(
+      "sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
+      EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
+      DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
+      Bytes(wire.per_step()), " a step on average",
+      facts.knows_budget() ? absl::StrCat("; ", Bytes(wire.per_step() * facts.total_steps()),
+                                          " in the whole job, over all workers")
+                           : "",
+      facts.job().shared_memory() && IsCompressed(compression)
+          ? "; between processes of one machine, which share memory, no codec (FLOAT32) is faster"
+          : "");
   return absl::StrCat("on the wire, for each worker", split, "\n", InFile("compression", compression),
                       HangingParagraph("  ", text, 2, kWidth));
 }

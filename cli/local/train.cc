@@ -211,6 +211,7 @@ int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainB
     return kExitSignal + SIGINT;
   }
   if (absl::IsInternal(job.status())) return Failure(streams, job.status());
+  if (options.no_shared_memory) options.set.push_back("shared_memory=false");
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
   if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);

@@ -26,6 +26,7 @@ struct TrainOptions {
   std::string out = "out";
   std::string trace;  // directory; empty: no trace
   bool json = false;
+  bool no_shared_memory = false;
   AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
   bool overwrite = false;
   double stall_seconds = 600;

@@ -87,6 +87,9 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   flags.AddString("trace", "DIR", &o->trace,
                   "Records a timeline of all processes in DIR, which `catchment trace DIR` joins into a file "
                   "for Perfetto. Default: none.");
+  flags.AddSwitch("no_shared_memory", &o->no_shared_memory,
+                  "Sends gradients and weights over sockets instead of through shared memory: --set "
+                  "shared_memory=false.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
   line.check = [o] { return Check(*o); };

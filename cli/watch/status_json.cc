@@ -76,6 +76,7 @@ Json WorkerJson(const v1::WorkerStatus& worker, const v1::JobStatus* before) {
                  {"host", worker.host()},
                  {"pid", worker.pid()},
                  {"device", worker.device()},
+                 {"shared_memory_servers", worker.progress().shared_memory_servers()},
                  {"steps", worker.progress().steps()},
                  {"samples", worker.progress().samples()},
                  {"samples_per_second", Optional(work.samples_per_second())},

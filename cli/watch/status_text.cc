@@ -90,6 +90,18 @@ std::string NoiseRow(const v1::JobStatus& status) {
                       Plural(noise->updates(), "update"));
 }
 
+// Names the workers whose payloads stay in shared memory, instead of being sent.
+std::string MemoryRow(const v1::JobStatus& status) {
+  std::vector<uint32_t> sharing;
+  for (const v1::WorkerStatus& worker : status.workers())
+    if (worker.progress().shared_memory_servers() > 0) sharing.push_back(worker.worker());
+  if (sharing.empty()) return "";
+  if (static_cast<int>(sharing.size()) == status.workers_size()) return "payloads of all workers";
+  if (static_cast<int>(sharing.size()) > kShownRows)
+    return absl::StrCat("payloads of ", sharing.size(), " workers");
+  return absl::StrCat("payloads of worker ", absl::StrJoin(sharing, ", "));
+}
+
 std::string WireRow(const v1::JobStatus& status) {
   if (status.bytes_pushed() + status.bytes_pulled() == 0) return "";
   std::string row = absl::StrCat(Bytes(static_cast<double>(status.bytes_pushed())), " pushed, ",
@@ -113,11 +125,11 @@ std::string SecurityRow(const v1::JobStatus& status) {
 
 std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"progress", ProgressRow(status)},   {"time", TimeRow(status, before)},
-      {"training", TrainingRow(status)},   {"test", TestRow(status)},
-      {"staleness", StalenessRow(status)}, {"noise scale", NoiseRow(status)},
-      {"on the wire", WireRow(status)},    {"checkpoint", CheckpointRow(status)},
-      {"security", SecurityRow(status)}};
+      {"progress", ProgressRow(status)},     {"time", TimeRow(status, before)},
+      {"training", TrainingRow(status)},     {"test", TestRow(status)},
+      {"staleness", StalenessRow(status)},   {"noise scale", NoiseRow(status)},
+      {"on the wire", WireRow(status)},      {"in memory", MemoryRow(status)},
+      {"checkpoint", CheckpointRow(status)}, {"security", SecurityRow(status)}};
   std::string text;
   for (const auto& [name, value] : rows) {
     if (value.empty()) continue;

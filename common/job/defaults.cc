@@ -22,6 +22,7 @@ void FillJob(v1::Job* job) {
   CATCHMENT_DEFAULT(job, seed, 1);
   CATCHMENT_DEFAULT(job, deterministic, false);
   CATCHMENT_DEFAULT(job, block_kib, 1024);
+  CATCHMENT_DEFAULT(job, shared_memory, true);
   if (job->budget_case() == v1::Job::BUDGET_NOT_SET) job->set_epochs(1);
 }
 

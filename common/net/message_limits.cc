@@ -30,6 +30,7 @@ constexpr auto kCount = FieldLimit::kCount;
 
 constexpr double kWorkers = kMaxWorkers;
 constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 1024, kTokenBytes = 64;
+constexpr double kBootIdBytes = 64, kNonceBytes = 16;
 // Reports of servers about their disks and about each other.
 constexpr double kReportBytes = 16384;
 constexpr double kTensors = 100'000, kDimensions = 16;
@@ -116,6 +117,7 @@ constexpr FieldLimit kLimits[] = {
     {"Progress.round_trip_counts", kCount, kQuantiles},
     {"Progress.round_trip_us", kCount, kQuantiles},
     {"Progress.samples"},
+    {"Progress.shared_memory_servers"},
     {"Progress.steps"},
     // A worker states its steps, and the server passes them on; the master counts only steps that it has
     // assigned.
@@ -192,6 +194,11 @@ constexpr FieldLimit kLimits[] = {
     {"ShardReport.version", kNumber, kVersions},
     {"ShardReport.without_statistics"},
     {"ShardReport.workers", kCount, kWorkers},
+    {"SharedMemory.boot_id", kLine, kBootIdBytes},
+    {"SharedMemory.bytes"},
+    {"SharedMemory.descriptor_number"},
+    {"SharedMemory.nonce", kText, kNonceBytes},
+    {"SharedMemory.process"},
     {"SnapshotRequest.fingerprint"},
     {"SnapshotRequest.run_id"},
     {"StandbyHello.epoch", kNumber, kVersions},

@@ -127,6 +127,15 @@ void SetField(uint32_t field, uint64_t value, BlockHeader* header) {
     case 9:
       header->steps = value;
       break;
+    case 10:
+      header->shared_bytes = value;
+      break;
+    case 11:
+      header->shared_offset = value;
+      break;
+    case 12:
+      header->shared_generation = value;
+      break;
   }
 }
 
@@ -147,6 +156,9 @@ size_t EncodeHeader(const BlockHeader& header, size_t payload_bytes, char* out) 
   end = WriteField(7, header.fate, end);
   if (header.scale != 1) end = WriteFixed32(8, std::bit_cast<uint32_t>(header.scale), end);
   end = WriteField(9, header.steps, end);
+  end = WriteField(10, header.shared_bytes, end);
+  end = WriteField(11, header.shared_offset, end);
+  end = WriteField(12, header.shared_generation, end);
   if (payload_bytes > 0) end = WriteVarint(payload_bytes, WriteVarint(Tag(15, kBytes), end));
   return end - out;
 }

@@ -28,11 +28,15 @@ struct BlockHeader {
   v1::Block::Fate fate = v1::Block::FATE_UNSET;
   float scale = 1;  // 1 is not encoded
   uint64_t steps = 0;
+  // The payload's place in shared memory; no bytes: it is in the message.
+  uint64_t shared_bytes = 0;
+  uint64_t shared_offset = 0;
+  uint64_t shared_generation = 0;
 
   bool operator==(const BlockHeader&) const = default;
 };
 
-inline constexpr size_t kMaxBlockHeaderBytes = 112;
+inline constexpr size_t kMaxBlockHeaderBytes = 145;
 
 // Writes the part of the message before the payload's bytes and returns its size. `out` has room for
 // kMaxBlockHeaderBytes.

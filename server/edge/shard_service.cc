@@ -1,5 +1,8 @@
 #include "server/edge/shard_service.h"
 
+#include <glog/logging.h>
+
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,20 @@ namespace {
 constexpr size_t kMaxSnapshots = 8;
 // Further places, which only servers may take, so that the master can always read the final weights.
 constexpr size_t kPlacesOfServers = 2;
+// The addresses that are reserved for buffers in shared memory, as a multiple of the shard. Buffers beyond it
+// are on the heap.
+constexpr int64_t kArenaShards = 64;
+constexpr int64_t kMinArenaBytes = 64 << 20;
+
+// Returns null, and says why, if the process may not share memory.
+std::shared_ptr<SharedArena> MakeArena(const ParameterLayout& layout, int shard) {
+  const int64_t bytes = kArenaShards * layout.shard(shard).size() * static_cast<int64_t>(sizeof(float));
+  absl::StatusOr<std::shared_ptr<SharedArena>> arena =
+      SharedArena::Create("answers", std::max(bytes, kMinArenaBytes));
+  if (arena.ok()) return *std::move(arena);
+  LOG(WARNING) << "no memory is shared with workers on this machine: " << arena.status().message();
+  return nullptr;
+}
 
 }  // namespace
 
@@ -25,12 +42,15 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       shard_(shard),
       claim_(claim),
       control_(std::move(control)),
+      arena_(options.shared_memory ? MakeArena(layout, shard->index()) : nullptr),
       context_{shard,     &appliers_,
                &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
                {},        options.log},
       timer_(shard->has_quorum() ? std::make_unique<DeadlineTimer>(shard, options.log) : nullptr),
       appliers_(options.apply) {
   context_.timer = timer_.get();
+  context_.arena = arena_.get();
+  if (arena_ != nullptr) shard->pool()->UseMemory(arena_);
   front_->target_ = this;
 }
 
@@ -95,7 +115,7 @@ void ShardService::Train(TrainCall* call) {
   }
   const auto stream = std::make_shared<TrainStream>(call, &context_, hello);
   call->Start(stream.get());
-  stream->Start();
+  stream->Start(hello);
 }
 
 absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* hello) const {

@@ -48,6 +48,7 @@ class ShardService final : public CallService {
     ApplyPool::Options apply;
     StandbyLog* log = nullptr;            // outlives the service; null: the shard has no standby
     double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no limit
+    bool shared_memory = true;            // with workers on this machine
     Front* front = nullptr;               // of a process that serves several runs; null: a front of its own
   };
 
@@ -81,6 +82,7 @@ class ShardService final : public CallService {
   Shard* const shard_;
   RunClaim* const claim_;
   const ControlHandler control_;
+  std::shared_ptr<SharedArena> arena_;  // of the shard's buffers; null: no memory is shared
   StreamTable streams_;
   StreamTable snapshots_;
   TrainStream::Context context_;

@@ -3,20 +3,26 @@
 #include <glog/logging.h>
 
 #include <cmath>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/rpc.h"
 #include "common/trace/recorder.h"
+#include "common/wire/shared_counters.h"
 #include "server/edge/buffer_slice.h"
 
 namespace catchment {
 namespace {
 
 constexpr size_t kWindow = 8;
+// The largest number of buffers that wait for the worker to read them. Beyond it payloads are in messages.
+constexpr size_t kMaxLent = 2 * kWindow;
 // The time that the final status of a stream may take to reach a peer that does not read.
 constexpr double kFinalStatusSeconds = 10;
+
+static_assert(FloatBuffer::kDataOffset == kGenerationBefore);
 
 absl::Status TooSlow(const std::string& what, double bytes_per_second) {
   return absl::DeadlineExceededError(absl::StrCat(
@@ -35,13 +41,27 @@ TrainStream::TrainStream(TrainCall* call, const Context* context, const v1::Hell
       receiving_(context->floor),
       sending_(context->floor) {}
 
-void TrainStream::Start() {
+void TrainStream::Start(const v1::Hello& hello) {
   self_ = shared_from_this();
+  if (hello.has_shared_memory() && context_.arena != nullptr) OfferMemory(hello.shared_memory());
   std::vector<Answer> calls = shard_.Connected(worker_, incarnation_, self_);
   number_ = context_.streams->Add({worker_, incarnation_}, self_);
   catchment::Deliver(&calls);
   MutexLock lock(&mu_);
+  WriteNext();
   ReadNext();
+}
+
+void TrainStream::OfferMemory(const v1::SharedMemory& of_worker) {
+  if (!IsOfThisMachine(of_worker)) return;
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(of_worker);
+  if (!memory.ok()) {
+    LOG(INFO) << name() << " shares no memory with this server: " << memory.status().message();
+    return;
+  }
+  worker_memory_ = *std::move(memory);
+  MutexLock lock(&mu_);
+  offer_ = context_.arena->Offer().SerializeAsString();
 }
 
 std::string TrainStream::name() const {
@@ -58,13 +78,14 @@ void TrainStream::ReadNext() {
 
 void TrainStream::OnReadDone(bool ok) {
   Request request;
-  const absl::Status status = ok ? ReadRequest(&request) : absl::OkStatus();
+  const absl::StatusOr<bool> is_request = ok ? ReadMessage(&request) : false;
   {
     MutexLock lock(&mu_);
     reading_ = false;
     if (!ok && !ending_) closed_by_peer_ = true;
-    if (!ok || !status.ok()) EndStream(status);
+    if (!ok || !is_request.ok()) EndStream(is_request.status());
     if (ending_) return;
+    if (!*is_request) return ReadNext();
     ++applying_;
   }
   context_.appliers->Submit(self_, std::move(request));
@@ -72,18 +93,59 @@ void TrainStream::OnReadDone(bool ok) {
   ReadNext();
 }
 
-absl::Status TrainStream::ReadRequest(Request* request) {
+absl::StatusOr<bool> TrainStream::ReadMessage(Request* request) {
   if (absl::Status status = frame_.Decode(incoming_); !status.ok()) return status;
+  const BlockHeader& header = frame_.header();
   {
     MutexLock lock(&mu_);
-    bytes_received_ += incoming_.Length();
+    bytes_received_ += incoming_.Length() + header.shared_bytes;
   }
-  const BlockHeader& header = frame_.header();
-  *request = MakeRequest(worker_, incarnation_, header, self_, number_);
-  const absl::Status status = shard_.ReadPayload(frame_.payload(), header.scale, &request->contribution);
+  const bool is_request = header.operation != v1::Block::SHARE;
+  absl::Status status;
+  if (is_request) {
+    *request = MakeRequest(worker_, incarnation_, header, self_, number_);
+    status = ReadPayload(header, &request->contribution);
+  } else {
+    status = StartSharing(header.shared_offset);
+  }
   // While a worker computes, its stream holds no memory of blocks.
   frame_.Clear();
   incoming_.Clear();
+  if (!status.ok()) return status;
+  return is_request;
+}
+
+absl::Status TrainStream::StartSharing(uint64_t counters) {
+  if (worker_memory_ == nullptr) return absl::InvalidArgumentError("SHARE without an offer of this server");
+  if (!worker_memory_->Counter(counters) ||
+      !worker_memory_->Counter(counters + offsetof(SharedCounters, answers_read))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the counters at ", counters, " are outside of the worker's shared memory"));
+  }
+  MutexLock lock(&mu_);
+  counters_ = counters;
+  return absl::OkStatus();
+}
+
+absl::Status TrainStream::ReadPayload(const BlockHeader& header, Contribution* contribution) {
+  if (header.shared_bytes == 0) return shard_.ReadPayload(frame_.payload(), header.scale, contribution);
+  std::optional<uint64_t> counters;
+  {
+    MutexLock lock(&mu_);
+    counters = counters_;
+  }
+  if (!counters) return absl::InvalidArgumentError("a payload in shared memory before SHARE");
+  const char* const bytes = worker_memory_->At(header.shared_offset, header.shared_bytes);
+  if (bytes == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("block ", header.block, ": a payload of ",
+                                                   header.shared_bytes, " bytes at ", header.shared_offset,
+                                                   " is outside of the worker's shared memory"));
+  }
+  const absl::string_view piece(bytes, header.shared_bytes);
+  absl::Status status =
+      shard_.ReadPayload(PayloadView({&piece, 1}, 0, piece.size()), header.scale, contribution);
+  if (worker_memory_->Counter(*counters) != header.shared_generation)
+    return absl::UnavailableError("the worker has given up this push");
   return status;
 }
 
@@ -137,13 +199,44 @@ void TrainStream::Deliver(Answer answer) {
 }
 
 void TrainStream::WriteNext() {
-  if (writing_ || ending_ || answers_.empty() || MustWait()) return;
+  if (writing_ || ending_) return;
+  if (!offer_.empty()) {
+    outgoing_made_at_ = 0;
+    return Write(Frame({.operation = v1::Block::SHARE}, grpc::Slice(std::exchange(offer_, {}))), 0);
+  }
+  if (answers_.empty() || MustWait()) return;
   Answer answer = answers_.Pop();
-  grpc::ByteBuffer frame = Frame(answer.header, SliceOf(std::move(answer.payload)));
-  outgoing_.Swap(&frame);
   outgoing_made_at_ = answer.made_at;
+  ShareMemory(&answer);
+  const uint64_t shared_bytes = answer.header.shared_bytes;
+  Write(Frame(answer.header, SliceOf(std::move(answer.payload))), shared_bytes);
+}
+
+void TrainStream::Write(grpc::ByteBuffer frame, uint64_t shared_bytes) {
+  outgoing_.Swap(&frame);
+  outgoing_bytes_ = outgoing_.Length() + shared_bytes;
   writing_ = true;
   call_->StartWrite(outgoing_);
+}
+
+void TrainStream::ShareMemory(Answer* answer) {
+  if (answer->payload == nullptr || !counters_) return;
+  ReclaimLent();
+  const std::optional<uint64_t> place = context_.arena->OffsetOf(answer->payload->data());
+  if (!place || lent_.size() >= kMaxLent) return;
+  answer->header.shared_bytes = answer->payload->bytes();
+  answer->header.shared_offset = *place;
+  answer->header.shared_generation = *answer->payload->generation();
+  lent_.Push(std::move(answer->payload));
+}
+
+void TrainStream::ReclaimLent() {
+  const std::optional<uint64_t> read =
+      worker_memory_->Counter(*counters_ + offsetof(SharedCounters, answers_read));
+  while (!lent_.empty() && answers_read_ < read.value_or(0)) {
+    lent_.Pop();
+    ++answers_read_;
+  }
 }
 
 bool TrainStream::MustWait() {
@@ -167,7 +260,7 @@ bool TrainStream::MustWait() {
 void TrainStream::OnWriteDone(bool ok) {
   MutexLock lock(&mu_);
   writing_ = false;
-  bytes_sent_ += outgoing_.Length();
+  bytes_sent_ += outgoing_bytes_;
   outgoing_.Clear();
   if (context_.timer != nullptr && outgoing_made_at_ > 0)
     shard_.CountAnswer(context_.clock.Now() - outgoing_made_at_);

@@ -9,6 +9,10 @@
 // longer a member, when it opens another stream, and when it sends a push or reads its answers too slowly
 // (rate_floor.h).
 //
+// Payloads of a worker on the same machine stay in shared memory (Block.SHARE in proto/wire.proto): the
+// stream copies them from the worker's memory, and keeps the buffers of its answers until the worker has
+// counted them as read, at most kMaxLent.
+//
 // With a standby an answer is sent when the standby has the changes that it shows
 // (server/shard/standby_log.h).
 #ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
@@ -18,12 +22,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_arena.h"
 #include "common/net/grpc_frame.h"
 #include "proto/wire.pb.h"
 #include "server/edge/apply_pool.h"
@@ -55,12 +61,13 @@ class TrainStream final : public StreamOwner,
     SteadyClock clock = {};          // of requests
     StandbyLog* log = nullptr;       // null: the shard has no standby
     DeadlineTimer* timer = nullptr;  // null: no update is due at a time
+    SharedArena* arena = nullptr;    // of the shard's buffers; null: payloads are always in the messages
   };
 
   // `call` is one whose Hello was accepted. The stream lives until the call ends, and as long as the shard
   // keeps it in order to answer.
   TrainStream(TrainCall* call, const Context* context, const v1::Hello& hello);
-  void Start();
+  void Start(const v1::Hello& hello);
 
   void Deliver(Answer answer) override;
   void Apply(Request request) override;
@@ -72,12 +79,23 @@ class TrainStream final : public StreamOwner,
   void OnWriteDone(bool ok) override;
   void OnDone() override;
 
-  absl::Status ReadRequest(Request* request);
+  // Offers shared memory to a worker that has offered some and is on this machine.
+  void OfferMemory(const v1::SharedMemory& of_worker);
+  // Reads the message that has arrived. Returns true if it is a request.
+  absl::StatusOr<bool> ReadMessage(Request* request);
+  absl::Status ReadPayload(const BlockHeader& header, Contribution* contribution);
+  absl::Status StartSharing(uint64_t counters);
   // Passes the request to the shard. In the trace, a request whose answer is not due yet waits at the gate
   // until Deliver.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `shared_bytes`: of a payload that is not in the message.
+  void Write(grpc::ByteBuffer frame, uint64_t shared_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Replaces the answer's payload by its place in shared memory, if the worker can read it there.
+  void ShareMemory(Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Drops the buffers that the worker has read.
+  void ReclaimLent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the next answer must wait for the standby, and sends it later.
   bool MustWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRates(double now, uint64_t push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -90,8 +108,9 @@ class TrainStream final : public StreamOwner,
   Shard& shard_;
   const uint32_t worker_;
   const uint64_t incarnation_;
-  std::shared_ptr<TrainStream> self_;  // until OnDone
-  uint64_t number_ = 0;                // in the table, from Start on
+  std::shared_ptr<TrainStream> self_;           // until OnDone
+  uint64_t number_ = 0;                         // in the table, from Start on
+  std::unique_ptr<MappedArena> worker_memory_;  // from Start on; null: none is shared
 
   // Used by the queue's thread.
   grpc::ByteBuffer incoming_;
@@ -105,6 +124,11 @@ class TrainStream final : public StreamOwner,
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
   double outgoing_made_at_ ABSL_GUARDED_BY(mu_) = 0;             // the answer that is being sent; 0: a call
   std::map<uint32_t, double> waits_since_ ABSL_GUARDED_BY(mu_);  // by block, with a trace
+  std::string offer_ ABSL_GUARDED_BY(mu_);                       // the SHARE to send; empty: none
+  std::optional<uint64_t> counters_ ABSL_GUARDED_BY(mu_);        // in worker_memory_, after its SHARE
+  Ring<BufferPtr> lent_ ABSL_GUARDED_BY(mu_);                    // payloads that the worker may be reading
+  uint64_t answers_read_ ABSL_GUARDED_BY(mu_) = 0;               // those before lent_
+  uint64_t outgoing_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of outgoing_, with a payload that is shared
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool waits_for_standby_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

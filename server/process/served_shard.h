@@ -131,6 +131,7 @@ class ServedShard {
                  {.apply = config.apply,
                   .log = host_.log(),
                   .slowest_bytes_per_second = 1024.0 * config.job.faults().slowest_kib_per_second(),
+                  .shared_memory = config.job.shared_memory() && !config.flags.no_shared_memory,
                   .front = edge->shard()}),
         sweeper_(&service_, host_.shard(), &clock_) {}
 

@@ -84,6 +84,9 @@ CommandLine MakeCommandLine(ServerFlags* f) {
                     "then waits some seconds for one of them even if none has registered yet. Default 0.");
   line.flags.AddAutoSwitch("resume", &f->resume,
                            "Resumes from the newest complete checkpoint. auto: if there is one.");
+  line.flags.AddSwitch("no_shared_memory", &f->no_shared_memory,
+                       "Sends gradients and weights over the connection even between processes of this "
+                       "machine. Default: the job's shared_memory.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   line.check = [f] { return CheckFlags(f); };
   return line;

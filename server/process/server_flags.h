@@ -18,6 +18,7 @@ struct ServerFlags {
   int threads = 0;
   int apply_threads = -1;
   bool pin_threads = false;
+  bool no_shared_memory = false;
   bool listen_everywhere = false;
   int evaluators = 0;
   AutoSwitch resume = AutoSwitch::kOff;

@@ -3,25 +3,37 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <set>
+#include <utility>
+
+#include "common/base/shared_counter.h"
 
 namespace catchment {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 
-}  // namespace
-
-FloatBuffer::FloatBuffer(int64_t capacity) {
-  const int64_t bytes =
-      (capacity * static_cast<int64_t>(sizeof(float)) + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
-  CHECK(data_ != nullptr) << "out of memory for a block of " << bytes << " bytes";
+// Returns a number that no buffer of the process has had.
+uint64_t NextGeneration() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void FloatBuffer::Free::operator()(float* data) const { std::free(data); }
+std::pmr::memory_resource& ResourceOf(const std::shared_ptr<std::pmr::memory_resource>& memory) {
+  return memory == nullptr ? *std::pmr::new_delete_resource() : *memory;
+}
+
+}  // namespace
+
+FloatBuffer::FloatBuffer(int64_t capacity, std::shared_ptr<std::pmr::memory_resource> memory)
+    : resource_(std::move(memory)),
+      allocated_(kDataOffset + capacity * static_cast<int64_t>(sizeof(float))),
+      memory_(static_cast<char*>(ResourceOf(resource_).allocate(allocated_, kAlignment))) {
+  *generation() = 0;
+}
+
+FloatBuffer::~FloatBuffer() { ResourceOf(resource_).deallocate(memory_, allocated_, kAlignment); }
 
 void FloatBuffer::Unreference() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
@@ -52,7 +64,8 @@ BufferPtr BufferPool::GetBytes(int64_t bytes) {
     }
     unused->never_used = std::min(unused->never_used, unused->buffers.size());
   }
-  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(size_class->capacity);
+  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(size_class->capacity, memory_);
+  SharedCounter(buffer->generation()).AdvanceTo(NextGeneration());
   buffer->bytes_ = bytes;
   buffer->references_.store(1, std::memory_order_relaxed);
   buffer->home_ = unused;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,16 @@ struct UnusedBuffers {
 // A vector of floats, aligned to 64 bytes, with undefined initial contents.
 class FloatBuffer {
  public:
-  explicit FloatBuffer(int64_t capacity);
+  static constexpr int64_t kDataOffset = 64;  // from the generation
 
-  float* data() { return data_.get(); }
-  const float* data() const { return data_.get(); }
+  FloatBuffer(int64_t capacity, std::shared_ptr<std::pmr::memory_resource> memory);
+  ~FloatBuffer();
+
+  float* data() { return reinterpret_cast<float*>(memory_ + kDataOffset); }
+  const float* data() const { return reinterpret_cast<const float*>(memory_ + kDataOffset); }
+  // A number that changes before the buffer gets other contents, and that no other use of any buffer has: it
+  // tells processes that read the memory whether they have read what they were to read.
+  uint64_t* generation() { return reinterpret_cast<uint64_t*>(memory_); }
   // For an encoded payload only bytes() is meaningful.
   int64_t size() const { return bytes_ / static_cast<int64_t>(sizeof(float)); }
   int64_t bytes() const { return bytes_; }
@@ -37,13 +44,11 @@ class FloatBuffer {
  private:
   friend class BufferPool;
   friend class BufferPtr;
-  struct Free {
-    void operator()(float* data) const;
-  };
-
   void Unreference();
 
-  std::unique_ptr<float[], Free> data_;
+  const std::shared_ptr<std::pmr::memory_resource> resource_;  // null: the heap
+  const int64_t allocated_;                                    // bytes
+  char* const memory_;                                         // the generation, then the data
   int64_t bytes_ = 0;
   std::atomic<int> references_{0};
   std::shared_ptr<UnusedBuffers> home_;  // the pool to return it to; null while it is there
@@ -98,6 +103,9 @@ class BufferPool {
   // Returns a buffer for an encoded payload. `bytes` is at most that of the largest capacity.
   BufferPtr GetBytes(int64_t bytes);
 
+  // Allocates further buffers from `memory` instead of the heap. Call it before other threads use the pool.
+  void UseMemory(std::shared_ptr<std::pmr::memory_resource> memory) { memory_ = std::move(memory); }
+
   // Frees the buffers that were not used since the last call, so that the pool is as large as was needed at
   // most between two calls.
   void Trim();
@@ -108,6 +116,7 @@ class BufferPool {
     std::shared_ptr<UnusedBuffers> unused;
   };
   std::vector<SizeClass> size_classes_;  // ascending by capacity; never changed
+  std::shared_ptr<std::pmr::memory_resource> memory_;
 };
 
 }  // namespace catchment

@@ -49,6 +49,7 @@ class Job:
         self.preset, self.kind, self.seed, self.standby = preset, kind, seed, standby
         self.evaluated, self.stops = kind == "evaluated", stops
         self.heartbeat_timeout = heartbeat_timeout
+        self.shared_memory = True  # for payloads; otherwise they cross the network
         samples = SAMPLES if kind == "counted" else 2000
         steps = seconds / ((STEP_SECONDS if kind == "counted" else 0.001) + 2 * delay)
         self.epochs = max(2, round(steps * BATCH * WORKERS / samples))
@@ -75,6 +76,7 @@ batch_size: {BATCH}
 epochs: {self.epochs}
 seed: {self.seed}
 block_kib: 1
+shared_memory: {str(self.shared_memory).lower()}
 device: CPU
 deterministic: {str(repeatable).lower()}
 {'evaluation { every_epochs: 1 keep_best: true %s }' % self.stops if self.evaluated else ''}

@@ -177,6 +177,7 @@ constexpr const char* kWorkerNames[] = {"worker",
                                         "host",
                                         "pid",
                                         "device",
+                                        "shared_memory_servers",
                                         "steps",
                                         "samples",
                                         "samples_per_second",
@@ -248,6 +249,16 @@ TEST(StatusJsonTest, HasTheValues) {
   EXPECT_EQ(object["warnings"][1]["worker"], 2);
   EXPECT_DOUBLE_EQ(object["warnings"][1]["measured"].get<double>(), 3.1);
   EXPECT_TRUE(object["warnings"][1]["shard"].is_null());
+}
+
+TEST(StatusTest, NamesWorkersWhosePayloadsStayInMemory) {
+  v1::JobStatus status = Troubled();
+  status.mutable_workers(1)->mutable_progress()->set_shared_memory_servers(2);
+  status.mutable_workers(3)->mutable_progress()->set_shared_memory_servers(1);
+  EXPECT_THAT(StatusText(status, nullptr), HasSubstr("  in memory    payloads of worker 1, 3\n"));
+  for (v1::WorkerStatus& worker : *status.mutable_workers())
+    worker.mutable_progress()->set_shared_memory_servers(2);
+  EXPECT_THAT(StatusText(status, nullptr), HasSubstr("  in memory    payloads of all workers\n"));
 }
 
 TEST(StatusTest, NoiseScaleIsShownWhereItIsMeasured) {

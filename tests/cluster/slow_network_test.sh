@@ -41,6 +41,7 @@ model {
 }
 data { drawn_digits { train_samples: 2000 test_samples: 200 } }
 algorithm { preset: "$preset" }
+shared_memory: false
 workers: 2
 batch_size: 32
 $*

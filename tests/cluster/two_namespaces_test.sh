@@ -37,6 +37,7 @@ model {
 }
 data { drawn_digits { train_samples: 2000 test_samples: 500 } }
 algorithm { preset: "sync" }
+shared_memory: false
 workers: 2
 epochs: 2
 END

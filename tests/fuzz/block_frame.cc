@@ -27,6 +27,9 @@ void Compare(const v1::Block& block, const BlockHeader& header, const PayloadVie
   CHECK_EQ(header.staleness, block.staleness());
   CHECK_EQ(header.fate, block.fate());
   CHECK_EQ(header.steps, block.steps());
+  CHECK_EQ(header.shared_bytes, block.shared_bytes());
+  CHECK_EQ(header.shared_offset, block.shared_offset());
+  CHECK_EQ(header.shared_generation, block.shared_generation());
   // Absent is 1 for DecodeFrame and 0 for protobuf.
   if (block.scale() != 0) CHECK(SameFloat(header.scale, block.scale()));
   std::string copy(payload.size(), '\0');

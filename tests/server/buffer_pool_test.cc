@@ -81,7 +81,7 @@ TEST(BufferPoolTest, TrimKeepsWhatTheBusiestMomentSinceTheLastOneNeeded) {
   // Occupy the freed addresses, so that new buffers have other addresses.
   std::vector<std::unique_ptr<FloatBuffer>> others;
   pool.Trim();
-  for (int i = 0; i < 20; ++i) others.push_back(std::make_unique<FloatBuffer>(16));
+  for (int i = 0; i < 20; ++i) others.push_back(std::make_unique<FloatBuffer>(16, nullptr));
   const std::multiset<const float*> next = NextOf(&pool, 5);
   EXPECT_TRUE(std::includes(next.begin(), next.end(), two.begin(), two.end()));
   int kept = 0;

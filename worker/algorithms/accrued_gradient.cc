@@ -16,7 +16,7 @@ AccruedGradient::AccruedGradient(const v1::AccruedGradient& config, int64_t num_
       transform_(std::move(transform)),
       parameters_(*parameters),
       x_(num_parameters),
-      a_(num_parameters),
+      a_(num_parameters, parameters->memory()),
       g_(config.push_period() > 1 ? num_parameters : 0) {}
 
 absl::Status AccruedGradient::Start(uint64_t version) {
@@ -65,7 +65,7 @@ void AccruedGradient::BeforeForward(Range layer) {
 }
 
 void AccruedGradient::AfterBackward(Range layer) {
-  const std::vector<float>& g = first_ ? a_ : g_;
+  const std::pmr::vector<float>& g = first_ ? a_ : g_;
   if (const float eta = config_.local_learning_rate(); eta > 0) {
     for (int64_t i = layer.begin; i < layer.end; ++i) x_[i] -= eta * g[i];
   }

@@ -20,6 +20,7 @@
 #define CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <vector>
 
@@ -57,9 +58,9 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   const std::optional<float> clip_norm_;
   const std::unique_ptr<GradientTransform> transform_;
   Parameters& parameters_;
-  std::vector<float> x_;  // local weights
-  std::vector<float> a_;  // accrued gradient, the sum or the mean
-  std::vector<float> g_;  // used if a_ is the sum or mean of several gradients
+  std::vector<float> x_;       // local weights
+  std::pmr::vector<float> a_;  // accrued gradient, the sum or the mean
+  std::pmr::vector<float> g_;  // used if a_ is the sum or mean of several gradients
   uint64_t steps_ = 0;
   uint64_t since_push_ = 0;    // steps, including this one
   uint64_t since_fetch_ = 0;   // steps, including this one

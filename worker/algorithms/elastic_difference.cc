@@ -13,7 +13,7 @@ ElasticDifference::ElasticDifference(const v1::ElasticDifference& config, const 
       optimizer_(optimizer),
       delta_(optimizer.momentum()),
       parameters_(*parameters),
-      x_(num_parameters),
+      x_(num_parameters, parameters->memory()),
       g_(num_parameters),
       d_(num_parameters),
       v_(delta_ > 0 ? num_parameters : 0),

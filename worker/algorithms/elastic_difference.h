@@ -11,6 +11,7 @@
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
 
+#include <memory_resource>
 #include <vector>
 
 #include "worker/algorithms/algorithm.h"
@@ -37,7 +38,7 @@ class ElasticDifference final : public Algorithm {
   const v1::Optimizer optimizer_;
   float delta_;  // the momentum of this step
   Parameters& parameters_;
-  std::vector<float> x_;  // local weights
+  std::pmr::vector<float> x_;  // local weights
   std::vector<float> g_;
   std::vector<float> d_;      // elastic difference
   std::vector<float> v_;      // used with momentum

@@ -29,8 +29,8 @@ PseudoGradient::PseudoGradient(const v1::PseudoGradient& config, int64_t num_par
       parameters_(*parameters),
       x_(num_parameters),
       pulled_(num_parameters),
-      g_(num_parameters),
-      d_(config.overlap_steps() > 0 ? num_parameters : 0),
+      g_(num_parameters, parameters->memory()),
+      d_(config.overlap_steps() > 0 ? num_parameters : 0, parameters->memory()),
       states_(optimizer_->num_states(), std::vector<float>(num_parameters)),
       fragments_(parameters->num_fragments()) {
   for (size_t f = 0; f < fragments_.size(); ++f) {
@@ -103,7 +103,7 @@ absl::Status PseudoGradient::Push(int f) {
   if (fragment.in_flight) {
     RETURN_IF_ERROR(Use(f));
   }
-  std::vector<float>& d = d_.empty() ? g_ : d_;
+  std::pmr::vector<float>& d = d_.empty() ? g_ : d_;
   for (const Range& range : fragment.ranges) {
     for (int64_t i = range.begin; i < range.end; ++i) d[i] = pulled_[i] - x_[i];
   }

@@ -39,6 +39,7 @@
 #define CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
 
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <vector>
 
@@ -94,8 +95,8 @@ class PseudoGradient final : public Algorithm {
   Parameters& parameters_;
   std::vector<float> x_;       // local weights
   std::vector<float> pulled_;  // y
-  std::vector<float> g_;       // gradient; without overlap, D at the end of a round
-  std::vector<float> d_;       // with overlap: D
+  std::pmr::vector<float> g_;  // gradient; without overlap, D at the end of a round
+  std::pmr::vector<float> d_;  // with overlap: D
   std::vector<std::vector<float>> states_;
   std::vector<Fragment> fragments_;
   uint64_t moves_ = 0;  // updates by the local optimizer

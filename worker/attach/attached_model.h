@@ -24,11 +24,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_memory.h"
 #include "proto/attach.pb.h"
 #include "worker/attach/child_program.h"
 #include "worker/attach/plan_board.h"
 #include "worker/attach/program_link.h"
-#include "worker/attach/shared_memory.h"
 #include "worker/model/trainable.h"
 
 namespace catchment {

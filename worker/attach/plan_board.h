@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "worker/attach/shared_memory.h"
+#include "common/base/shared_memory.h"
 
 namespace catchment {
 

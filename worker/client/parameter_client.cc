@@ -11,6 +11,21 @@
 namespace catchment {
 namespace {
 
+// The addresses that are reserved for vectors in shared memory, as a multiple of the parameters. Vectors
+// beyond it are on the heap.
+constexpr int64_t kArenaVectors = 8;
+constexpr int64_t kMinArenaBytes = 64 << 20;
+
+// Returns null, and says why, if the process may not share memory.
+std::shared_ptr<SharedArena> MakeArena(const ParameterLayout& layout) {
+  const int64_t bytes = kArenaVectors * layout.size() * static_cast<int64_t>(sizeof(float));
+  absl::StatusOr<std::shared_ptr<SharedArena>> arena =
+      SharedArena::Create("contributions", std::max(bytes, kMinArenaBytes));
+  if (arena.ok()) return *std::move(arena);
+  LOG(WARNING) << "no memory is shared with servers on this machine: " << arena.status().message();
+  return nullptr;
+}
+
 bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
 }  // namespace
@@ -21,11 +36,13 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
       clock_(*clock),
       connections_(std::make_unique<grpc::CompletionQueue>(), "wire"),
       current_(layout_.num_fragments()),
-      transfers_(layout_.num_fragments()) {
+      transfers_(layout_.num_fragments()),
+      arena_(options_.shared_memory ? MakeArena(layout_) : nullptr) {
   CHECK_EQ(static_cast<int>(options_.servers.size()), layout_.num_shards());
   for (int s = 0; s < layout_.num_shards(); ++s) {
     servers_.push_back(std::make_unique<ServerChannel>(
-        ServerChannel::Options{options_.servers[s], options_.credentials, HelloTo(s), options_.compression},
+        ServerChannel::Options{options_.servers[s], options_.credentials, HelloTo(s), options_.compression,
+                               arena_.get()},
         &layout_, &current_, connections_.queue(), &mu_, static_cast<ServerChannel::Owner*>(this)));
   }
 }
@@ -43,6 +60,7 @@ v1::Hello ParameterClient::HelloTo(int shard) const {
   hello.set_incarnation(options_.incarnation);
   hello.set_run_id(options_.run_id);
   hello.set_token(options_.token);
+  if (arena_ != nullptr) *hello.mutable_shared_memory() = arena_->Offer();
   return hello;
 }
 
@@ -215,6 +233,12 @@ void ParameterClient::GiveUp() {
 ParameterClient::Totals ParameterClient::totals() const {
   MutexLock lock(&mu_);
   return totals_;
+}
+
+uint32_t ParameterClient::shared_memory_servers() const {
+  MutexLock lock(&mu_);
+  return std::count_if(servers_.begin(), servers_.end(),
+                       [](const auto& server) { return server->SharesMemory(); });
 }
 
 uint64_t ParameterClient::highest_version() const {

@@ -17,11 +17,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_arena.h"
 #include "common/job/parameter_layout.h"
 #include "common/net/completion.h"
 #include "proto/job.pb.h"
@@ -45,6 +47,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     v1::Compression compression;  // complete and valid, or empty: none
     uint64_t run_id = 0;          // GetJobReply.run_id
     std::string token;            // RegisterReply.token
+    bool shared_memory = true;    // with servers on this machine
   };
   using Totals = TransferTotals;
 
@@ -62,6 +65,9 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   int num_fragments() const override { return layout_.num_fragments(); }
   std::vector<Range> fragment(int fragment) const override { return layout_.fragment(fragment); }
   bool Called(int fragment) override;
+  std::pmr::memory_resource* memory() override {
+    return arena_ == nullptr ? Parameters::memory() : arena_.get();
+  }
 
   // Returns the highest version of a block in an answer; 0: there was none.
   uint64_t highest_version() const;
@@ -80,6 +86,8 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   void Cancel();
 
   Totals totals() const;
+  // Returns the number of servers that exchange payloads through shared memory now.
+  uint32_t shared_memory_servers() const;
   // Returns for how long the caller has waited without a block being sent or answered; 0 if it does not wait.
   double stalled_seconds() const;
 
@@ -135,6 +143,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   double moved_at_ ABSL_GUARDED_BY(mu_) = 0;
   Totals totals_ ABSL_GUARDED_BY(mu_);
 
+  const std::shared_ptr<SharedArena> arena_;             // null: no memory is shared
   std::vector<std::unique_ptr<ServerChannel>> servers_;  // by shard
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shared_counter.h"
 #include "common/net/rpc.h"
 
 namespace catchment {
@@ -57,15 +58,19 @@ ServerChannel::ServerChannel(Options options, const ParameterLayout* layout,
       pull_(Codec::ForPull(options_.compression)),
       lane_(absl::StrCat("network to server ", index_)),
       encoder_(options_.compression, layout->shard(index_).size()),
+      payloads_(options_.arena == nullptr ? std::pmr::get_default_resource() : options_.arena),
       schedule_(layout, index_),
       sent_at_(versions_.size()) {
+  if (options_.arena != nullptr)
+    counters_ =
+        new (options_.arena->allocate(sizeof(SharedCounters), alignof(SharedCounters))) SharedCounters;
   if (encoder_.codec().is_plain()) return;
   size_t bytes = 0;
   for (int b = 0; b < layout->num_blocks(index_); ++b) {
     encoded_.push_back({.payload = bytes});
     bytes += encoder_.codec().PayloadBytes(layout->block(index_, b).size());
   }
-  payloads_.reset(new char[bytes]);
+  payloads_.resize(bytes);
 }
 
 std::string ServerChannel::name() const { return absl::StrCat("server ", index_, " at ", options_.address); }
@@ -73,11 +78,24 @@ std::string ServerChannel::name() const { return absl::StrCat("server ", index_,
 // --------------------------------------------------------------------------------------------- the stream
 
 void ServerChannel::Open() {
+  server_memory_.reset();
+  answers_read_ = 0;
+  if (counters_ != nullptr) SharedCounter(&counters_->answers_read).Set(0);
   {
     MutexLock lock(&mu_);
     closed_ = false;
+    sharing_ = kNotShared;
   }
   stream_ = std::make_unique<ShardStream>(channel_, queue_, options_.hello, this);
+}
+
+void ServerChannel::Close() {
+  if (stream_ == nullptr) return;
+  stream_.reset();
+  // Everything that the stream has sent names an older generation.
+  if (counters_ == nullptr) return;
+  SharedCounter generation(&counters_->generation);
+  generation.AdvanceTo(generation.value() + 1);
 }
 
 absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_seconds) {
@@ -117,6 +135,12 @@ void ServerChannel::OnClosed(const absl::Status& status) {
 bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
   {
     MutexLock lock(&mu_);
+    if (sharing_ == kOffered) {
+      sharing_ = kShared;
+      *header = {.operation = v1::Block::SHARE, .shared_offset = *options_.arena->OffsetOf(counters_)};
+      *payload = {};
+      return true;
+    }
     const int block = schedule_.Next();
     if (block == BlockSchedule::kNone) return false;
     *header = HeaderOf(block);
@@ -126,6 +150,7 @@ bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
   MutexLock lock(&mu_);
   if (TraceRecorder* const trace = Trace()) sent_at_[header->block] = trace->Now();
   owner_.OnSent(payload->size());
+  if (sharing_ == kShared) ShareMemory(payload, header);
   return true;
 }
 
@@ -149,7 +174,7 @@ absl::string_view ServerChannel::Encode(BlockHeader* header) {
   const Codec& codec = encoder_.codec();
   if (codec.is_plain()) return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
   Encoded& last = encoded_[header->block];
-  char* const out = payloads_.get() + last.payload;
+  char* const out = payloads_.data() + last.payload;
   if (last.sequence != header->sequence) {
     const TraceScope scope("encode", TracedBlock(*header));
     last.scale = encoder_.Encode(range.begin - this->range().begin, values, header->samples, out);
@@ -170,6 +195,51 @@ absl::Status ServerChannel::Decode(const BlockHeader& header, const PayloadView&
         absl::StrCat("server ", index_, ", block ", header.block, ": ", decoded.status().message()));
   }
   versions_[header.block] = header.version;
+  return absl::OkStatus();
+}
+
+absl::Status ServerChannel::DecodeShared(const BlockHeader& header) {
+  const char* const bytes =
+      server_memory_ == nullptr ? nullptr : server_memory_->At(header.shared_offset, header.shared_bytes);
+  if (bytes == nullptr) {
+    return absl::InternalError(absl::StrCat("server ", index_, ", block ", header.block,
+                                            ": its payload is outside of the server's shared memory"));
+  }
+  const absl::string_view piece(bytes, header.shared_bytes);
+  const uint64_t version = versions_[header.block];
+  absl::Status status = Decode(header, PayloadView({&piece, 1}, 0, piece.size()));
+  if (!status.ok()) return status;
+  if (server_memory_->Counter(header.shared_offset - kGenerationBefore) != header.shared_generation) {
+    versions_[header.block] = version;
+    return absl::UnavailableError("the server has given up an answer");
+  }
+  SharedCounter(&counters_->answers_read).Set(++answers_read_);
+  return absl::OkStatus();
+}
+
+void ServerChannel::ShareMemory(absl::string_view* payload, BlockHeader* header) {
+  const std::optional<uint64_t> place = options_.arena->OffsetOf(payload->data());
+  if (payload->empty() || !place) return;
+  header->shared_bytes = payload->size();
+  header->shared_offset = *place;
+  header->shared_generation = SharedCounter(&counters_->generation).value();
+  *payload = {};
+}
+
+absl::Status ServerChannel::TakeOffer(const PayloadView& payload) {
+  std::string bytes(payload.size(), 0);
+  payload.CopyTo(bytes.data());
+  v1::SharedMemory offer;
+  if (counters_ == nullptr || !offer.ParseFromString(bytes))
+    return absl::InternalError(absl::StrCat("server ", index_, " sent a malformed offer of shared memory"));
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(offer);
+  if (!memory.ok()) {
+    LOG(INFO) << name() << " shares no memory with this worker: " << memory.status().message();
+    return absl::OkStatus();
+  }
+  server_memory_ = *std::move(memory);
+  MutexLock lock(&mu_);
+  sharing_ = kOffered;
   return absl::OkStatus();
 }
 
@@ -199,12 +269,14 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
     TakeCall(header);
     return absl::OkStatus();
   }
+  if (header.operation == v1::Block::SHARE) return TakeOffer(payload);
   {
     MutexLock lock(&mu_);
     if (absl::Status status = CheckAsked(header); !status.ok()) return status;
     highest_version_ = std::max(highest_version_, header.version);
   }
-  if (absl::Status status = Decode(header, payload); !status.ok()) return status;
+  const absl::Status status = header.shared_bytes == 0 ? Decode(header, payload) : DecodeShared(header);
+  if (!status.ok()) return status;
   MutexLock lock(&mu_);
   const int block = static_cast<int>(header.block);
   if (TraceRecorder* const trace = Trace(); trace != nullptr && sent_at_[block] > 0)
@@ -214,7 +286,7 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   pause_.Reset();
   owner_.OnAnswered(FragmentOf(header.block), layout_.block(index_, block),
                     {header.staleness, header.fate == v1::Block::LATE, header.fate == v1::Block::NON_FINITE},
-                    payload.size());
+                    payload.size() + header.shared_bytes);
   return absl::OkStatus();
 }
 

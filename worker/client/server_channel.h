@@ -4,6 +4,10 @@
 // Threads: one caller at a time; the stream calls on the thread of the connections and in Send. All channels
 // of a client share its lock, which guards the schedule and the state of the stream. Payloads are encoded and
 // decoded without it.
+//
+// With a server on this machine payloads stay in shared memory (Block.SHARE in proto/wire.proto): the server
+// reads a push where the operation's input is, if that is in Options.arena, and an answer is decoded from the
+// server's memory.
 #ifndef CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
 #define CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
 
@@ -11,6 +15,7 @@
 
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -20,10 +25,12 @@
 #include "absl/types/span.h"
 #include "common/base/growing_pause.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_arena.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
 #include "common/job/parameter_layout.h"
 #include "common/trace/recorder.h"
+#include "common/wire/shared_counters.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
 #include "worker/client/block_schedule.h"
@@ -60,15 +67,19 @@ class ServerChannel final : public ShardStream::Owner {
     std::shared_ptr<grpc::ChannelCredentials> credentials;
     v1::Hello hello;
     v1::Compression compression;
+    SharedArena* arena = nullptr;  // outlives the channel; null: no memory is shared
   };
 
   // All pointers outlive the channel. `current`: by fragment. `mu` is the lock of the owner.
   ServerChannel(Options options, const ParameterLayout* layout, const std::vector<Current>* current,
                 grpc::CompletionQueue* queue, Mutex* mu, Owner* owner);
 
+  ~ServerChannel() override { Close(); }
+
   // Opens a new stream. The channel has none.
   void Open();
-  void Close() { stream_.reset(); }
+  // Afterwards the server does not use what it has not read of the operations' input.
+  void Close();
   bool IsOpen() const { return stream_ != nullptr; }
   // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a
   // stream which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
@@ -92,6 +103,7 @@ class ServerChannel final : public ShardStream::Owner {
   // Returns true if the server has called for a contribution computed with the fragment's blocks as last
   // pulled. Not to be called during an operation of the fragment.
   bool IsCalled(uint32_t fragment) const;
+  bool SharesMemory() const { return sharing_ == kShared; }
   // Returns true if the stream closed while answers are missing. One that closes after its last answer is
   // opened again in the next operation.
   bool IsBroken() const { return closed_ && schedule_.unanswered() > 0; }
@@ -117,6 +129,11 @@ class ServerChannel final : public ShardStream::Owner {
   absl::string_view Encode(BlockHeader* header);
   // Writes the values of an answer to the output of the operation.
   absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
+  // Replaces a payload by its place in shared memory, if the server can read it there.
+  void ShareMemory(absl::string_view* payload, BlockHeader* header);
+  // Maps the memory that the server offers.
+  absl::Status TakeOffer(const PayloadView& payload);
+  absl::Status DecodeShared(const BlockHeader& header);
   absl::Status CheckAsked(const BlockHeader& header) const;
   void TakeCall(const BlockHeader& call);
   TraceBlock TracedBlock(const BlockHeader& header) const {
@@ -140,13 +157,19 @@ class ServerChannel final : public ShardStream::Owner {
   // the one that writes to the stream. Without a codec there are no payloads.
   PushEncoder encoder_;
   std::vector<Encoded> encoded_;  // by block
-  std::unique_ptr<char[]> payloads_;
+  std::pmr::vector<char> payloads_;
+
+  // Shared memory of the stream. The server's is used by the stream's thread for answers.
+  std::unique_ptr<MappedArena> server_memory_;
+  SharedCounters* counters_ = nullptr;  // in the arena; null: there is none
+  uint64_t answers_read_ = 0;
 
   // Guarded by mu_.
   BlockSchedule schedule_;
   uint64_t highest_version_ = 0;
   std::map<uint32_t, uint64_t> calls_;  // the version of the last call of each block
   std::vector<double> sent_at_;         // by block, for the trace; 0: it was sent without one
+  enum { kNotShared, kOffered, kShared } sharing_ = kNotShared;  // kOffered: SHARE is to be sent
   bool closed_ = true;
   absl::Status close_status_;
   // For the attempts to open the stream since its last answer.

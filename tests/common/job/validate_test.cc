@@ -135,6 +135,7 @@ computation {
   precision: FLOAT32
 }
 last_minibatch: KEEP
+shared_memory: true
 )");
 }
 

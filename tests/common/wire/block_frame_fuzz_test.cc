@@ -78,9 +78,10 @@ bool HasLongVarint(const std::string& bytes) {
 }
 
 BlockHeader HeaderOf(const v1::Block& block) {
-  return {block.operation(), block.sequence(),  block.version(), block.block(),
-          block.samples(),   block.staleness(), block.fate(),    block.scale() == 0 ? 1 : block.scale(),
-          block.steps()};
+  return {
+      block.operation(), block.sequence(),     block.version(),       block.block(),
+      block.samples(),   block.staleness(),    block.fate(),          block.scale() == 0 ? 1 : block.scale(),
+      block.steps(),     block.shared_bytes(), block.shared_offset(), block.shared_generation()};
 }
 
 std::string Copy(const PayloadView& payload) {

@@ -25,15 +25,19 @@ v1::Block RandomBlock(Random* random) {
   block.set_fate(static_cast<v1::Block::Fate>(random->Below(5)));
   block.set_scale(std::vector<float>{0, 0x1p-126f, 0x1p-5f, 3, -1.5f, 0x1p113f}[random->Below(6)]);
   block.set_steps(number());
+  block.set_shared_bytes(number());
+  block.set_shared_offset(number());
+  block.set_shared_generation(number());
   block.mutable_payload()->resize(random->Below(4) == 0 ? 0 : random->Below(300));
   for (char& c : *block.mutable_payload()) c = static_cast<char>(random->Next());
   return block;
 }
 
 BlockHeader HeaderOf(const v1::Block& block) {
-  return {block.operation(), block.sequence(),  block.version(), block.block(),
-          block.samples(),   block.staleness(), block.fate(),    block.scale() == 0 ? 1 : block.scale(),
-          block.steps()};
+  return {
+      block.operation(), block.sequence(),     block.version(),       block.block(),
+      block.samples(),   block.staleness(),    block.fate(),          block.scale() == 0 ? 1 : block.scale(),
+      block.steps(),     block.shared_bytes(), block.shared_offset(), block.shared_generation()};
 }
 
 Pieces CutAtRandom(const std::string& bytes, Random* random) {

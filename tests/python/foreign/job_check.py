@@ -4,9 +4,10 @@ from model import Unsupported
 # Paths, with all that is below them, that this client follows.
 FOLLOWED = ["model.layers.name", "model.layers.dense.units", "model.layers.relu", "data.table.train",
             "data.table.shape", "data.table.classes", "algorithm.contribution.gradient",
-            "algorithm.contribution.elastic", "algorithm.contribution.pseudo_gradient", "seed", "block_kib", "compression", "faults.connect_timeout_seconds"]
+            "algorithm.contribution.elastic", "algorithm.contribution.pseudo_gradient", "seed", "block_kib", "compression",
+            "faults.connect_timeout_seconds"]
 # What the servers and the master do.
-OTHERS = ["name", "batch_size", "epochs", "samples", "updates", "workers", "deterministic", "evaluation", "faults",
+OTHERS = ["name", "shared_memory", "batch_size", "epochs", "samples", "updates", "workers", "deterministic", "evaluation", "faults",
           "device", "model.initial_weights", "algorithm.preset", "algorithm.consistency", "algorithm.compensation",
           "data.table.test", "data.table.directory", "data.table.features",
           "data.table.labels", "checkpoint", "optimizer", "computation", "last_minibatch"]

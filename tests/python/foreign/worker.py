@@ -4,8 +4,8 @@
     worker.py MASTER [FAULT]
 
 It trains jobs with dense and relu layers on CSV files, with the contributions `gradient`, `elastic` and, with SGD for its
-own steps, `pseudo_gradient`, and every codec, and refuses all others. MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every
-third step, with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
+own steps, `pseudo_gradient`, and every codec, and refuses all others. It has no shared memory: its payloads are in messages.
+MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every third step, with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
 registers another model, and `hello` opens its streams with another model's fingerprint; `member` opens its streams with
 an incarnation that the master has not given; `silent` reports no progress; `calls` leaves the job when it has ignored
 three calls and has sent three contributions after that.

@@ -30,8 +30,11 @@ constexpr int64_t kValues = 1000;
 constexpr int64_t kBlock = 100;
 using Operation = Parameters::Operation;
 
-ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, uint32_t worker = 0) {
+// With `shared_memory`, payloads do not cross the connections.
+ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, uint32_t worker = 0,
+                                   bool shared_memory = true) {
   ParameterClient::Options options;
+  options.shared_memory = shared_memory;
   options.servers = addresses;
   options.credentials = grpc::InsecureChannelCredentials();
   options.job = "test";
@@ -271,7 +274,8 @@ TEST(OverlapOverCutConnectionsTest, PartsAreResumedAndAppliedExactlyOnce) {
     servers.SetRosters({MakeRoster(0, {0})});
     Relay relay(servers.addresses()[0]);
     SteadyClock clock;
-    ParameterClient client(OptionsOf({relay.address(), servers.addresses()[1]}), &servers.layout(), &clock);
+    ParameterClient client(OptionsOf({relay.address(), servers.addresses()[1]}, 0, false), &servers.layout(),
+                           &clock);
     std::vector<float> weights(kValues), gradient(kValues), expected(kValues, 0.0f);
     ASSERT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
     for (int64_t bytes : {1, 431, 1100, 2000}) {

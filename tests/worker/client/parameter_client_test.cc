@@ -28,8 +28,11 @@ using testing::StartsWith;
 
 constexpr int64_t kValues = 1000;
 
-ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, uint32_t worker = 0) {
+// With `shared_memory`, payloads do not cross the connections.
+ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, uint32_t worker = 0,
+                                   bool shared_memory = true) {
   ParameterClient::Options options;
+  options.shared_memory = shared_memory;
   options.servers = addresses;
   options.credentials = grpc::InsecureChannelCredentials();
   options.job = "test";
@@ -308,7 +311,8 @@ TEST_P(CutTest, PushIsResumedAndAppliedExactlyOnceWhereverItsConnectionBreaks) {
   servers.SetRosters({MakeRoster(0, {0})});
   Relay relay(servers.addresses()[0]);
   SteadyClock clock;
-  ParameterClient client(OptionsOf({relay.address(), servers.addresses()[1]}), &servers.layout(), &clock);
+  ParameterClient client(OptionsOf({relay.address(), servers.addresses()[1]}, 0, false), &servers.layout(),
+                         &clock);
   std::vector<float> weights(kValues), expected(kValues, 0.0f);
   ASSERT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
   int cuts = 0;
@@ -340,7 +344,7 @@ TEST_P(CutTest, ExchangeMovesTheCenterOnceWhereverItsConnectionBreaks) {
   servers.SetRosters({MakeRoster(0, {0})});
   Relay relay(servers.addresses()[0]);
   SteadyClock clock;
-  ParameterClient client(OptionsOf({relay.address()}), &servers.layout(), &clock);
+  ParameterClient client(OptionsOf({relay.address()}, 0, false), &servers.layout(), &clock);
   std::vector<float> difference(kValues);
   float center = 0;
   for (int64_t bytes : {700, 2000, 3000}) {
@@ -365,8 +369,9 @@ TEST(ParameterClientTest, SynchronousRoundsGoOnBitForBitOverCutConnections) {
     for (uint32_t worker : {0, 1}) {
       threads.emplace_back([&, worker] {
         SteadyClock clock;
-        ParameterClient client(OptionsOf({worker == 0 ? relay.address() : servers.addresses()[0]}, worker),
-                               &servers.layout(), &clock);
+        ParameterClient client(
+            OptionsOf({worker == 0 ? relay.address() : servers.addresses()[0]}, worker, false),
+            &servers.layout(), &clock);
         std::vector<float> weights(kValues), gradient(kValues);
         ASSERT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
         for (int round = 0; round < 12; ++round) {

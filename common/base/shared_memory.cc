@@ -1,7 +1,8 @@
-#include "worker/attach/shared_memory.h"
+#include "common/base/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,11 @@ absl::Status Failure(int error, const std::string& name, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, int64_t bytes) {
+  // ftruncate would end the process with SIGXFSZ.
+  if (rlimit limit; getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no shared memory of ", bytes, " bytes for the ", name, ": ulimit -f is lower"));
+  }
   const int fd = memfd_create(absl::StrCat("catchment-", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return Failure(errno, name, bytes);
   void* data = MAP_FAILED;

@@ -1,7 +1,7 @@
 // Memory that a program maps, too: anonymous (memfd), of a size that nobody can change, gone when all who
 // have it open are.
-#ifndef CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
-#define CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
+#ifndef CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_
+#define CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_
 
 #include <cstdint>
 #include <string>
@@ -40,4 +40,4 @@ class SharedMemory {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
+#endif  // CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_

@@ -1,0 +1,180 @@
+#include "common/base/shared_arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/file_access.h"
+#include "common/base/random_id.h"
+
+namespace catchment {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+constexpr size_t kNonceBytes = 16;
+// The arena begins with the nonce.
+constexpr uint64_t kHeaderBytes = kAlignment;
+// Mappings are not larger.
+constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
+
+uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Returns the kernel's identifier of the time since the machine started; empty if it is not readable.
+std::string BootId() {
+  const absl::StatusOr<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id");
+  return id.ok() ? std::string(absl::StripTrailingAsciiWhitespace(*id)) : "";
+}
+
+std::string Random16() {
+  std::string bytes;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t number = RandomId();
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  return bytes;
+}
+
+absl::Status Unusable(absl::string_view why) { return absl::FailedPreconditionError(why); }
+
+// Opens the descriptor of another process, if it is an arena of this user.
+absl::StatusOr<int> OpenArena(const v1::SharedMemory& offer) {
+  const std::string path = absl::StrCat("/proc/", offer.process(), "/fd/", offer.descriptor_number());
+  char target[64];
+  const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+  if (length < 0) return Unusable(absl::ErrnoToStatus(errno, path).message());
+  if (!absl::StartsWith(absl::string_view(target, length), "/memfd:catchment-"))
+    return Unusable(
+        absl::StrCat(path, " is not shared memory of Catchment; the peer may be in another container"));
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return Unusable(absl::ErrnoToStatus(errno, path).message());
+  struct stat info;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  const bool fits = fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) == offer.bytes();
+  if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fits && info.st_uid == geteuid()) return fd;
+  close(fd);
+  return Unusable(absl::StrCat(path, " is not sealed memory of this user with ", offer.bytes(), " bytes"));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- SharedArena
+
+absl::StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const std::string& name, int64_t bytes) {
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(name, bytes);
+  if (!memory.ok()) return memory.status();
+  madvise(memory->data(), bytes, MADV_DONTDUMP);
+  madvise(memory->data(), bytes, MADV_HUGEPAGE);  // if the machine allows it for shared memory
+  return std::shared_ptr<SharedArena>(new SharedArena(*std::move(memory)));
+}
+
+SharedArena::SharedArena(SharedMemory memory) : memory_(std::move(memory)), nonce_(Random16()) {
+  std::memcpy(memory_.data(), nonce_.data(), nonce_.size());
+  unused_.emplace(kHeaderBytes, memory_.bytes() - kHeaderBytes);
+}
+
+v1::SharedMemory SharedArena::Offer() const {
+  v1::SharedMemory offer;
+  offer.set_boot_id(BootId());
+  offer.set_process(getpid());
+  offer.set_descriptor_number(memory_.fd());
+  offer.set_bytes(memory_.bytes());
+  offer.set_nonce(nonce_);
+  return offer;
+}
+
+std::optional<uint64_t> SharedArena::OffsetOf(const void* memory) const {
+  const char* const data = static_cast<const char*>(memory);
+  if (data < memory_.data() || data >= memory_.data() + memory_.bytes()) return std::nullopt;
+  return data - memory_.data();
+}
+
+void* SharedArena::do_allocate(size_t bytes, size_t alignment) {
+  const uint64_t size = RoundUp(std::max<size_t>(bytes, 1));
+  if (alignment <= kAlignment) {
+    MutexLock lock(&mu_);
+    const auto place = std::find_if(unused_.begin(), unused_.end(),
+                                    [size](const auto& range) { return range.second >= size; });
+    if (place != unused_.end()) {
+      const auto [offset, available] = *place;
+      unused_.erase(place);
+      if (available > size) unused_.emplace(offset + size, available - size);
+      return memory_.data() + offset;
+    }
+  }
+  return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+}
+
+void SharedArena::do_deallocate(void* memory, size_t bytes, size_t alignment) {
+  const std::optional<uint64_t> place = OffsetOf(memory);
+  if (!place) return std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  uint64_t offset = *place;
+  uint64_t size = RoundUp(std::max<size_t>(bytes, 1));
+  // Only complete pages are freed: the others may be used by neighbours.
+  fallocate(memory_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(size));
+  MutexLock lock(&mu_);
+  auto next = unused_.lower_bound(offset);
+  if (next != unused_.end() && offset + size == next->first) {
+    size += next->second;
+    next = unused_.erase(next);
+  }
+  if (next != unused_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == offset) {
+      previous->second += size;
+      return;
+    }
+  }
+  unused_.emplace(offset, size);
+}
+
+// ---------------------------------------------------------------------------------------------- MappedArena
+
+bool IsOfThisMachine(const v1::SharedMemory& offer) {
+  return !offer.boot_id().empty() && offer.boot_id() == BootId();
+}
+
+absl::StatusOr<std::unique_ptr<MappedArena>> MappedArena::Open(const v1::SharedMemory& offer) {
+  if (!IsOfThisMachine(offer)) return Unusable("the peer is on another machine");
+  if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes || offer.bytes() > kMaxBytes)
+    return Unusable("the offered memory has an impossible size");
+  const absl::StatusOr<int> fd = OpenArena(offer);
+  if (!fd.ok()) return fd.status();
+  void* const data = mmap(nullptr, offer.bytes(), PROT_READ, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+  const int error = errno;
+  close(*fd);
+  if (data == MAP_FAILED)
+    return Unusable(absl::ErrnoToStatus(error, absl::StrCat("mapping ", offer.bytes(), " bytes")).message());
+  madvise(data, offer.bytes(), MADV_DONTDUMP);
+  std::unique_ptr<MappedArena> arena(new MappedArena(static_cast<const char*>(data), offer.bytes()));
+  if (std::memcmp(data, offer.nonce().data(), kNonceBytes) != 0)
+    return Unusable("the memory at the offered place is not the peer's");
+  return arena;
+}
+
+MappedArena::~MappedArena() { munmap(const_cast<char*>(data_), bytes_); }
+
+const char* MappedArena::At(uint64_t offset, uint64_t bytes) const {
+  return bytes <= bytes_ && offset <= bytes_ - bytes ? data_ + offset : nullptr;
+}
+
+std::optional<uint64_t> MappedArena::Counter(uint64_t offset) const {
+  const char* const place = At(offset, sizeof(uint64_t));
+  if (place == nullptr || offset % sizeof(uint64_t) != 0) return std::nullopt;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return __atomic_load_n(reinterpret_cast<const uint64_t*>(place), __ATOMIC_ACQUIRE);
+}
+
+}  // namespace catchment

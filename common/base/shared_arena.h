@@ -1,0 +1,77 @@
+// Memory that other processes of this machine and user can read: an allocator for one of them, and a
+// read-only mapping for the others. A process writes only to memory of its own.
+//
+// The memory is an anonymous file (memfd) of fixed size, whose pages exist from their first use until they
+// are freed. It has no name in any file system, so nothing is left behind when its processes are killed. A
+// reader opens it through /proc/PROCESS/fd, which the kernel allows only for the same user, and recognizes
+// it by a random value at its beginning. Neither side can shorten it, so reading raises no SIGBUS.
+#ifndef CATCHMENT_COMMON_BASE_SHARED_ARENA_H_
+#define CATCHMENT_COMMON_BASE_SHARED_ARENA_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "common/base/shared_memory.h"
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+// Threads: safe. Allocations are aligned to 64 bytes. If the arena is full, they come from the heap, and
+// OffsetOf does not know them.
+class SharedArena final : public std::pmr::memory_resource {
+ public:
+  // Reserves addresses for `bytes`; memory is used as it is allocated. ResourceExhausted if the process may
+  // not have so much.
+  static absl::StatusOr<std::shared_ptr<SharedArena>> Create(const std::string& name, int64_t bytes);
+
+  // Returns what another process needs to map the memory.
+  v1::SharedMemory Offer() const;
+  // Returns the offset of memory in the arena; nothing for other memory.
+  std::optional<uint64_t> OffsetOf(const void* memory) const;
+
+ private:
+  explicit SharedArena(SharedMemory memory);
+
+  void* do_allocate(size_t bytes, size_t alignment) override;
+  void do_deallocate(void* memory, size_t bytes, size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  const SharedMemory memory_;
+  std::string nonce_;
+  mutable Mutex mu_;
+  std::map<uint64_t, uint64_t> unused_ ABSL_GUARDED_BY(mu_);  // sizes by offset, without neighbours
+};
+
+// Returns true if the offer is of a process on this machine.
+bool IsOfThisMachine(const v1::SharedMemory& offer);
+
+// The arena of another process, or of this one, mapped for reading. Threads: safe; the values may change at
+// any time.
+class MappedArena {
+ public:
+  // Errors: FailedPrecondition with the reason if the offer is not of an arena that this process can read:
+  // one of another machine, user or container, for example.
+  static absl::StatusOr<std::unique_ptr<MappedArena>> Open(const v1::SharedMemory& offer);
+  ~MappedArena();
+
+  // Returns the memory at `offset`; null if it is not completely in the arena.
+  const char* At(uint64_t offset, uint64_t bytes) const;
+  // Reads a counter at `offset`, a multiple of 8, after all earlier reads. Nothing: as with At.
+  std::optional<uint64_t> Counter(uint64_t offset) const;
+
+ private:
+  MappedArena(const char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+
+  const char* const data_;
+  const uint64_t bytes_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_BASE_SHARED_ARENA_H_
