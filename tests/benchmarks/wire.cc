@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ take turns, so that disturbances of the machine affect all of them.
 plain_tcp, plain_unix   blocking sockets: write N, read N; the reference
 protobuf_unary          generated messages over gRPC, one call a round trip
 protobuf_stream         the same in messages of 1 MiB on a stream, written by one thread and read by another
-catchment               the server's shard and the worker's client; _unix: over a Unix socket; _tls: mutual TLS;
+catchment               the server's shard and the worker's client; _shm: with payloads in shared memory, which is
+                        what a job on one machine does; _unix: over a Unix socket; _tls: mutual TLS;
                         _standby: answers wait until the standby, on a thread of the server's process, has
                         the update
 
@@ -85,6 +87,7 @@ const std::vector<Variant>& AllVariants() {
       {"protobuf_stream", "protobuf_stream", "tcp"},
       {"protobuf_unary_tls", "protobuf_unary", "tcp", true},
       {"catchment", "catchment", "tcp"},
+      {"catchment_shm", "catchment", "shm"},
       {"catchment_unix", "catchment", "unix"},
       {"catchment_tls", "catchment", "tcp", true},
       {"catchment_standby", "catchment_standby", "tcp"},
@@ -127,8 +130,8 @@ std::unique_ptr<WireWorker> MakeWorker(const PeerOptions& options) {
 }
 
 // The gradient's values are small, so that the weights stay finite however long it runs.
-std::vector<float> MakeGradient(int64_t values) {
-  std::vector<float> gradient(values);
+std::pmr::vector<float> MakeGradient(int64_t values, std::pmr::memory_resource* memory) {
+  std::pmr::vector<float> gradient(values, memory);
   for (int64_t i = 0; i < values; ++i) gradient[i] = 1e-3f * static_cast<float>(i % 7 - 3);
   return gradient;
 }
@@ -145,7 +148,7 @@ void CheckWeights(absl::Span<const float> gradient, absl::Span<const float> weig
 // Answers a line with a number K by the milliseconds of K round trips, and by the processor seconds.
 [[noreturn]] void RunWorker(const PeerOptions& options) {
   const std::unique_ptr<WireWorker> worker = MakeWorker(options);
-  const std::vector<float> gradient = MakeGradient(options.values);
+  const std::pmr::vector<float> gradient = MakeGradient(options.values, worker->memory());
   std::vector<float> weights(options.values);
   const SteadyClock clock;
   int64_t rounds = 0;

@@ -46,7 +46,7 @@ class CatchmentServer final : public WireServer {
         shard_(MakeJob(), layout_, 0, Zeros(options.values), nullptr, /*keeps_values=*/false,
                has_standby_ ? &log_ : nullptr),
         service_("wire", layout_, &shard_, &claim_, [](const v1::ShardCommand&) { return v1::ShardReport(); },
-                 {.log = has_standby_ ? &log_ : nullptr}),
+                 {.log = has_standby_ ? &log_ : nullptr, .shared_memory = options.transport == "shm"}),
         store_(MakeJob(), layout_, 0),
         standby_service_(&store_) {
     v1::Run run;
@@ -119,7 +119,8 @@ class CatchmentWorker final : public WireWorker {
                  /*connect_timeout_seconds=*/60,
                  v1::Compression(),
                  kRunId,
-                 RegistrationToken(/*key=*/"", /*incarnation=*/1)},
+                 RegistrationToken(/*key=*/"", /*incarnation=*/1),
+                 /*shared_memory=*/options.transport == "shm"},
                 &layout_, &clock_) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {
@@ -127,6 +128,8 @@ class CatchmentWorker final : public WireWorker {
     CHECK(outcome.ok()) << outcome.status();
     CHECK(!outcome->late && !outcome->non_finite);
   }
+
+  std::pmr::memory_resource* memory() override { return client_.memory(); }
 
  private:
   const SteadyClock clock_;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <string>
 
 #include "absl/types/span.h"
@@ -15,7 +16,7 @@ namespace catchment {
 
 struct PeerOptions {
   std::string variant;    // plain, protobuf_unary, protobuf_stream, catchment
-  std::string transport;  // tcp, unix
+  std::string transport;  // tcp, unix, shm
   bool tls = false;
   int64_t values = 0;  // float32 weights
   int workers = 1;
@@ -43,6 +44,8 @@ class WireServer {
 class WireWorker {
  public:
   virtual ~WireWorker() = default;
+  // Returns the allocator for the gradient.
+  virtual std::pmr::memory_resource* memory() { return std::pmr::get_default_resource(); }
   // Ends the process on any error: a benchmark has no use for half a result.
   virtual void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) = 0;
 };
