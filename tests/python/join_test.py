@@ -24,7 +24,7 @@ LOOP = """for samples in worker.minibatches():
 """
 # Does the daemon's half of proto/attach.proto for three steps, and says what it is sent.
 WORKER = """#!%s
-import array, mmap, os, socket, struct, subprocess, sys
+import array, contextlib, mmap, os, socket, struct, subprocess, sys
 sys.path.insert(0, %r)
 from catchment import _messages
 
@@ -39,7 +39,8 @@ def receive():
     return _messages.decode(_messages.FROM_PROGRAM, data) if data else (None, None)
 
 def send(kind, **fields):
-    ours.send(_messages.encode(_messages.TO_PROGRAM, kind, fields))
+    with contextlib.suppress(BrokenPipeError):  # a program that fails may have ended
+        ours.send(_messages.encode(_messages.TO_PROGRAM, kind, fields))
 
 master, program = sys.argv[1:]
 say(master)
