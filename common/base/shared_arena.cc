@@ -1,6 +1,7 @@
 #include "common/base/shared_arena.h"
 
 #include <fcntl.h>
+#include <glog/logging.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ constexpr uint64_t kAlignment = 64;
 constexpr size_t kNonceBytes = 16;
 // The arena begins with the nonce.
 constexpr uint64_t kHeaderBytes = kAlignment;
+constexpr int64_t kMinReservedBytes = 64 << 20;
 // Mappings are not larger.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
 
@@ -77,6 +79,15 @@ absl::StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const std::stri
   madvise(memory->data(), bytes, MADV_DONTDUMP);
   madvise(memory->data(), bytes, MADV_HUGEPAGE);  // if the machine allows it for shared memory
   return std::shared_ptr<SharedArena>(new SharedArena(*std::move(memory)));
+}
+
+std::shared_ptr<SharedArena> SharedArena::Reserve(const std::string& name, int64_t values,
+                                                  const std::string& peers) {
+  const int64_t bytes = values * static_cast<int64_t>(sizeof(float));
+  absl::StatusOr<std::shared_ptr<SharedArena>> arena = Create(name, std::max(bytes, kMinReservedBytes));
+  if (arena.ok()) return *std::move(arena);
+  LOG(WARNING) << "no memory is shared with " << peers << " on this machine: " << arena.status().message();
+  return nullptr;
 }
 
 SharedArena::SharedArena(SharedMemory memory) : memory_(std::move(memory)), nonce_(Random16()) {

@@ -30,6 +30,11 @@ class SharedArena final : public std::pmr::memory_resource {
   // not have so much.
   static absl::StatusOr<std::shared_ptr<SharedArena>> Create(const std::string& name, int64_t bytes);
 
+  // Reserves addresses for this number of float32 values, and at least 64 MiB. If the process may not have so
+  // much, logs a warning that names the `peers`, and returns null.
+  static std::shared_ptr<SharedArena> Reserve(const std::string& name, int64_t values,
+                                              const std::string& peers);
+
   // Returns what another process needs to map the memory.
   v1::SharedMemory Offer() const;
   // Returns the offset of memory in the arena; nothing for other memory.

@@ -1,8 +1,5 @@
 #include "server/edge/shard_service.h"
 
-#include <glog/logging.h>
-
-#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -20,17 +17,6 @@ constexpr size_t kPlacesOfServers = 2;
 // The addresses that are reserved for buffers in shared memory, as a multiple of the shard. Buffers beyond it
 // are on the heap.
 constexpr int64_t kArenaShards = 64;
-constexpr int64_t kMinArenaBytes = 64 << 20;
-
-// Returns null, and says why, if the process may not share memory.
-std::shared_ptr<SharedArena> MakeArena(const ParameterLayout& layout, int shard) {
-  const int64_t bytes = kArenaShards * layout.shard(shard).size() * static_cast<int64_t>(sizeof(float));
-  absl::StatusOr<std::shared_ptr<SharedArena>> arena =
-      SharedArena::Create("answers", std::max(bytes, kMinArenaBytes));
-  if (arena.ok()) return *std::move(arena);
-  LOG(WARNING) << "no memory is shared with workers on this machine: " << arena.status().message();
-  return nullptr;
-}
 
 }  // namespace
 
@@ -42,7 +28,10 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       shard_(shard),
       claim_(claim),
       control_(std::move(control)),
-      arena_(options.shared_memory ? MakeArena(layout, shard->index()) : nullptr),
+      arena_(
+          options.shared_memory
+              ? SharedArena::Reserve("answers", kArenaShards * layout.shard(shard->index()).size(), "workers")
+              : nullptr),
       context_{shard,     &appliers_,
                &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
                {},        options.log},

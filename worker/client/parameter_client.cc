@@ -14,17 +14,6 @@ namespace {
 // The addresses that are reserved for vectors in shared memory, as a multiple of the parameters. Vectors
 // beyond it are on the heap.
 constexpr int64_t kArenaVectors = 8;
-constexpr int64_t kMinArenaBytes = 64 << 20;
-
-// Returns null, and says why, if the process may not share memory.
-std::shared_ptr<SharedArena> MakeArena(const ParameterLayout& layout) {
-  const int64_t bytes = kArenaVectors * layout.size() * static_cast<int64_t>(sizeof(float));
-  absl::StatusOr<std::shared_ptr<SharedArena>> arena =
-      SharedArena::Create("contributions", std::max(bytes, kMinArenaBytes));
-  if (arena.ok()) return *std::move(arena);
-  LOG(WARNING) << "no memory is shared with servers on this machine: " << arena.status().message();
-  return nullptr;
-}
 
 bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
@@ -37,7 +26,9 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
       connections_(std::make_unique<grpc::CompletionQueue>(), "wire"),
       current_(layout_.num_fragments()),
       transfers_(layout_.num_fragments()),
-      arena_(options_.shared_memory ? MakeArena(layout_) : nullptr) {
+      arena_(options_.shared_memory
+                 ? SharedArena::Reserve("contributions", kArenaVectors * layout_.size(), "servers")
+                 : nullptr) {
   CHECK_EQ(static_cast<int>(options_.servers.size()), layout_.num_shards());
   for (int s = 0; s < layout_.num_shards(); ++s) {
     servers_.push_back(std::make_unique<ServerChannel>(
