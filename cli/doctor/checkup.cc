@@ -134,7 +134,9 @@ Checkup::Checkup(const DoctorOptions& options)
   secure_ = CheckSecure(*address_, tls, options.master.insecure);
   if (!secure_.ok()) return;
   absl::StatusOr<JobControl> client = JobControl::Create(*address_, tls);
+  asked_ = absl::Now();
   master_ = client.ok() ? client->GetJob() : client.status();
+  answered_ = absl::Now();
 }
 
 bool Checkup::has_certificates() const {
@@ -217,9 +219,14 @@ std::optional<Finding> Checkup::CheckVersion() {
 std::optional<Finding> Checkup::CheckClock() {
   timex kernel = {};
   const int state = adjtimex(&kernel);
-  std::optional<bool> synchronized;
-  if (state >= 0) synchronized = state != TIME_ERROR && (kernel.status & STA_UNSYNC) == 0;
-  return JudgeClock(absl::Now(), synchronized, has_certificates());
+  ClockFacts facts{.now = absl::Now(), .has_certificates = has_certificates()};
+  if (state >= 0) facts.synchronized = state != TIME_ERROR && (kernel.status & STA_UNSYNC) == 0;
+  if (master_.ok() && master_->unix_seconds() > 0) {
+    // The master answered at some moment between the two.
+    facts.error = (answered_ - asked_) / 2;
+    facts.of_master = absl::UnixEpoch() + absl::Seconds(master_->unix_seconds()) - (asked_ + facts.error);
+  }
+  return JudgeClock(facts);
 }
 
 std::optional<Finding> Checkup::CheckCertificates() {

@@ -55,6 +55,7 @@ class Checkup {
   absl::StatusOr<std::string> address_;  // of the master; empty: none is given
   absl::Status secure_;
   absl::StatusOr<v1::GetJobReply> master_;
+  absl::Time asked_, answered_;  // when the master was asked and had answered
   absl::StatusOr<v1::Job> job_;
 };
 

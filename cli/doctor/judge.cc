@@ -29,6 +29,9 @@ constexpr double kLittleSpace = 1e9;
 
 constexpr char kNewCertificates[] =
     "Make new certificates with deploy/make_certs.sh DIR HOST... (docs/security.md, \"Mutual TLS\").";
+// New certificates are valid from an hour before they were made.
+constexpr absl::Duration kCertificateTolerance = absl::Hours(1);
+constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 constexpr char kSetTheClock[] =
     "Set the clocks of all machines with a time service, such as chrony or systemd-timesyncd.";
 
@@ -215,11 +218,25 @@ Finding JudgeVersion(const std::string& build, const std::optional<v1::GetJobRep
   return Warn(text, "Install the same version on all machines, although these two are compatible.");
 }
 
-Finding JudgeClock(absl::Time now, std::optional<bool> synchronized, bool has_certificates) {
-  const std::string text =
-      absl::StrCat(ToMinutes(now), "; not compared with the master's, which does not report its clock");
-  if (synchronized.value_or(false)) return Ok(absl::StrCat(text, "; set by a time service"));
-  if (!synchronized.has_value() || !has_certificates) return Ok(text);
+Finding JudgeClock(const ClockFacts& facts) {
+  std::string text = ToMinutes(facts.now);
+  if (facts.of_master.has_value()) {
+    const absl::Duration apart = absl::AbsDuration(*facts.of_master);
+    const absl::Duration certain = apart - facts.error;
+    const char* const where =
+        *facts.of_master < absl::ZeroDuration() ? " ahead of the master's" : " behind the master's";
+    absl::StrAppend(&text, "; ", Duration(absl::ToDoubleSeconds(apart)), where);
+    if (facts.has_certificates && certain >= kCertificateTolerance) {
+      return Fail(text, absl::StrCat("Certificates are refused if clocks differ by more than an hour. ",
+                                     kSetTheClock));
+    }
+    if (certain >= kClockTolerance) {
+      return Warn(text, absl::StrCat("Times in the logs of this machine do not match those of the master's. ",
+                                     kSetTheClock));
+    }
+  }
+  if (facts.synchronized.value_or(false)) return Ok(absl::StrCat(text, "; set by a time service"));
+  if (!facts.synchronized.has_value() || !facts.has_certificates) return Ok(text);
   return Warn(absl::StrCat(text, "; not synchronized by a time service, as far as the kernel knows"),
               absl::StrCat("Certificates are refused if clocks differ by more than an hour. ", kSetTheClock));
 }

@@ -63,8 +63,15 @@ Finding JudgeAddress(const AddressFacts& facts);
 // `master` is absent if none has answered.
 Finding JudgeVersion(const std::string& build, const std::optional<v1::GetJobReply>& master);
 
-// `synchronized` is absent if the kernel does not say whether a time service sets the clock.
-Finding JudgeClock(absl::Time now, std::optional<bool> synchronized, bool has_certificates);
+struct ClockFacts {
+  absl::Time now;
+  std::optional<bool> synchronized;  // by a time service; absent: the kernel does not say
+  bool has_certificates = false;
+  std::optional<absl::Duration>
+      of_master;         // the master's time minus `now`; absent: no master has reported it
+  absl::Duration error;  // the most by which of_master may be wrong
+};
+Finding JudgeClock(const ClockFacts& facts);
 
 // `workers` is the job's number, or 0 if there is no job.
 Finding JudgeOpenFiles(int64_t limit, int64_t workers, int64_t servers);

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/open_files.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/run_record.h"
@@ -183,8 +185,12 @@ void MasterHost::SetAddress(const std::string& address) {
 }
 
 absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
-  MutexLock lock(&mu_);
-  return loop_->GetJob();
+  absl::StatusOr<v1::GetJobReply> reply = [this] {
+    MutexLock lock(&mu_);
+    return loop_->GetJob();
+  }();
+  if (reply.ok()) reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+  return reply;
 }
 
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
@@ -24,8 +26,10 @@ TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
   EXPECT_EQ(std::string(master_->GetJob().status().message()), "server 1 of 2 has not registered yet");
   EXPECT_EQ(master_->GetJob().status().code(), absl::StatusCode::kUnavailable);
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const double before = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   const absl::StatusOr<v1::GetJobReply> reply = master_->GetJob();
   ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_GE(reply->unix_seconds(), before);
   EXPECT_EQ(JobFingerprint(reply->job()), JobFingerprint(job_));
   ASSERT_EQ(reply->servers_size(), 2);
   EXPECT_EQ(reply->servers(1), listeners_[1].address());

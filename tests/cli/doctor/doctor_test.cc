@@ -14,6 +14,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/version.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
@@ -83,6 +85,7 @@ class Master final : public v1::MasterService::Service {
     reply->mutable_job()->set_name("digits");
     reply->set_protocol_version(kProtocolVersion);
     reply->set_build(BuildVersion());
+    reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::Seconds(40) - absl::UnixEpoch()));
     return grpc::Status::OK;
   }
 };
@@ -115,6 +118,8 @@ TEST_F(DoctorTest, MasterThatAnswersIsNamedWithItsVersion) {
   EXPECT_EQ(found.verdict("ports"), "ok");
   EXPECT_THAT(found.text("ports"), HasSubstr("job digits"));
   EXPECT_THAT(found.text("version"), HasSubstr("as the master"));
+  EXPECT_EQ(found.verdict("clock"), "warn");
+  EXPECT_THAT(found.text("clock"), HasSubstr("ahead of the master's"));
 }
 
 TEST_F(DoctorTest, PortOfAProcessThatIsNotAMasterFailsAndAFreeOneDoesNot) {

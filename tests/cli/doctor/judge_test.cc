@@ -174,10 +174,28 @@ TEST(JudgeVersionTest, OtherProtocolFailsAndOtherBuildIsAWarning) {
 }
 
 TEST(JudgeClockTest, ClockWithoutATimeServiceIsAWarningWithCertificates) {
-  ExpectOk(JudgeClock(kNow, true, true), "2026-11-26 12:00 UTC; not compared with the master's");
-  ExpectOk(JudgeClock(kNow, false, false), "not compared");
-  ExpectOk(JudgeClock(kNow, std::nullopt, true), "not compared");
-  ExpectWarn(JudgeClock(kNow, false, true), "not synchronized", "chrony");
+  ExpectOk(JudgeClock({.now = kNow, .synchronized = true, .has_certificates = true}),
+           "2026-11-26 12:00 UTC; set by a time service");
+  ExpectOk(JudgeClock({.now = kNow, .synchronized = false}), "2026-11-26 12:00 UTC");
+  ExpectOk(JudgeClock({.now = kNow, .has_certificates = true}), "2026-11-26 12:00 UTC");
+  ExpectWarn(JudgeClock({.now = kNow, .synchronized = false, .has_certificates = true}), "not synchronized",
+             "chrony");
+}
+
+TEST(JudgeClockTest, ClockIsComparedWithTheMasters) {
+  const auto judge = [](double of_master, double error, bool has_certificates) {
+    return JudgeClock({.now = kNow,
+                       .synchronized = true,
+                       .has_certificates = has_certificates,
+                       .of_master = absl::Seconds(of_master),
+                       .error = absl::Seconds(error)});
+  };
+  ExpectOk(judge(0.02, 0.01, true), "20 ms behind the master's; set by a time service");
+  ExpectOk(judge(-0.5, 0, false), "500 ms ahead of the master's");
+  ExpectWarn(judge(-30, 0.01, false), "30 s ahead of the master's", "logs");
+  ExpectOk(judge(30, 29.5, false), "behind");  // may be half a second
+  ExpectWarn(judge(4000, 1, false), "behind the master's", "chrony");
+  ExpectFail(judge(4000, 1, true), "behind the master's", "more than an hour");
 }
 
 TEST(JudgeOpenFilesTest, LimitBelowThatOfTheJobFails) {
