@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -26,19 +25,22 @@ std::string Setting(const Comparison& comparison, int workers) {
   return words;
 }
 
-std::string Noise(const Ratio& ratio) {
-  if (!ratio.has_interval) return "one seed cannot show whether this is more than noise";
+std::string Significance(const Ratio& ratio) {
+  if (!ratio.has_interval) return "one seed cannot show whether this is significant";
   const std::string correction =
       ratio.pairs > 1 ? absl::StrCat(", corrected for ", ratio.pairs, " pairs,") : "";
   const std::string interval =
-      absl::StrFormat("95 %% interval of the ratio%s %.2f to %.2f", correction, ratio.low, ratio.high);
-  return absl::StrCat(ratio.beyond_noise() ? "more than noise" : "not more than noise", " (", interval, ")");
+      absl::StrFormat("95 %% confidence interval%s %.2f to %.2f", correction, ratio.low, ratio.high);
+  return absl::StrCat(ratio.beyond_noise() ? "statistically significant" : "not statistically significant",
+                      " (", interval, ")");
 }
 
-// Returns "sync took 1.35 times as long, 4.10 s (3.90 to 4.30): more than noise (...)".
+// Returns "sync took 4.10 s (3.90 to 4.30), 1.35 times as long: statistically significant (...)". The ratio
+// is the geometric mean of the seeds' ratios, not the ratio of the means.
 std::string Behind(const Standing& other, const Ratio& ratio) {
-  return absl::StrFormat("%s took %.2f times as long, %s: %s", other.algorithm, ratio.value,
-                         SecondsWithSpread(SpreadOf(other.seconds)), Noise(ratio));
+  return absl::StrFormat("%s took %s, %.2f times as long%s: %s", other.algorithm,
+                         SecondsWithSpread(SpreadOf(other.seconds)), ratio.value,
+                         ratio.has_interval ? " in the geometric mean" : "", Significance(ratio));
 }
 
 const Standing* FirstSynchronous(const Comparison& comparison,
@@ -103,6 +105,13 @@ std::string Finding(const Comparison& comparison, const Findings& findings) {
   return words + NotReached(standings);
 }
 
+// Returns the words between the winner and "than".
+std::string WonInWords(Duel::Measure measure) {
+  if (measure == Duel::kSecondsToTarget) return "reached the target sooner";
+  return measure == Duel::kSamplesToTarget ? "reached the target after fewer samples"
+                                           : "ended with fewer errors";
+}
+
 }  // namespace
 
 std::string SecondsWithSpread(const Spread& spread) {
@@ -145,22 +154,22 @@ std::string Answer(const Comparison& comparison, const Findings& findings) {
 }
 
 std::string WhereSynchronousWins(const Findings& findings) {
-  std::map<bool, std::vector<std::string>> won;  // by whether the synchronous algorithm won
-  for (const Duel& duel : findings.duels) {
-    if (!duel.ratio.beyond_noise()) continue;
-    won[duel.synchronous_wins()].push_back(
-        absl::StrCat(MeasureInWords(duel.measure), " with ", Plural(duel.workers, "worker"), " (",
-                     duel.synchronous_wins() ? duel.synchronous : duel.asynchronous, ")"));
-  }
-  const auto list = [&won](bool synchronous) {
-    return won[synchronous].empty() ? std::string("nowhere") : absl::StrJoin(won[synchronous], "; ");
-  };
   if (findings.duels.empty()) return "";
   const bool has_interval = std::any_of(findings.duels.begin(), findings.duels.end(),
                                         [](const Duel& duel) { return duel.ratio.has_interval; });
-  if (!has_interval) return "One seed cannot show whether waiting for all workers wins by more than noise.";
-  return absl::StrCat("By more than noise, waiting for all workers wins in: ", list(true),
-                      ". Not waiting wins in: ", list(false), ".");
+  if (!has_interval)
+    return "One seed cannot show whether synchronous training is significantly better or worse.";
+  std::vector<std::string> won;
+  for (const Duel& duel : findings.duels) {
+    if (!duel.ratio.beyond_noise()) continue;
+    const bool synchronous = duel.synchronous_wins();
+    won.push_back(absl::StrCat(
+        "with ", Plural(duel.workers, "worker"), ", ", synchronous ? duel.synchronous : duel.asynchronous,
+        " ", WonInWords(duel.measure), " than ", synchronous ? duel.asynchronous : duel.synchronous));
+  }
+  if (won.empty()) return "No difference between synchronous and asynchronous training is significant.";
+  return absl::StrCat("Significant differences between synchronous and asynchronous training: ",
+                      absl::StrJoin(won, "; "), ".");
 }
 
 }  // namespace catchment

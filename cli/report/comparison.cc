@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,13 @@ std::string Field(const std::string& file, const std::string& key, char separato
     return std::string(absl::StripSuffix(absl::StripPrefix(value, "\""), "\""));
   }
   return "unknown";
+}
+
+// Returns "0, 2 and 3".
+std::string Enumerated(std::vector<std::string> words) {
+  const std::string last = words.back();
+  words.pop_back();
+  return words.empty() ? last : absl::StrCat(absl::StrJoin(words, ", "), " and ", last);
 }
 
 }  // namespace
@@ -53,15 +61,27 @@ double SearchCost(const Comparison& comparison, const std::string& algorithm, in
 }
 
 std::string DescribeStragglers(const Comparison& comparison) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> slowed;  // factor and workers
   std::vector<std::string> words;
   for (const std::string& straggler : comparison.stragglers) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(straggler, ':');
     absl::string_view who = parts.first;
-    const bool steps = absl::ConsumeSuffix(&who, "%steps"), workers = absl::ConsumeSuffix(&who, "%");
-    const std::string name = steps     ? absl::StrCat(who, " % of the steps")
-                             : workers ? absl::StrCat(who, " % of the workers")
-                                       : absl::StrCat("worker ", who);
-    words.push_back(absl::StrCat(name, " made ", absl::StripSuffix(parts.second, "x"), " times slower"));
+    const std::string factor(absl::StripSuffix(parts.second, "x"));
+    if (absl::ConsumeSuffix(&who, "%steps")) {
+      words.push_back(absl::StrCat(who, " % of the steps slowed ", factor, " times"));
+    } else if (absl::ConsumeSuffix(&who, "%")) {
+      words.push_back(absl::StrCat(who, " % of the workers slowed ", factor, " times"));
+    } else {
+      const auto same =
+          std::find_if(slowed.begin(), slowed.end(), [&](const auto& one) { return one.first == factor; });
+      auto& workers = same != slowed.end() ? same->second
+                                           : slowed.emplace_back(factor, std::vector<std::string>()).second;
+      workers.emplace_back(who);
+    }
+  }
+  for (const auto& [factor, workers] : slowed) {
+    words.push_back(absl::StrCat(workers.size() > 1 ? "workers " : "worker ", Enumerated(workers), " slowed ",
+                                 factor, " times"));
   }
   return absl::StrJoin(words, ", ");
 }

@@ -74,7 +74,7 @@ double SearchCost(const Comparison& comparison, const std::string& algorithm, in
 // Returns the runs of one algorithm with one number of workers that are done.
 std::vector<const RunResult*> RunsOf(const Comparison& comparison, const std::string& algorithm, int workers);
 
-// Returns "worker 1 made 4 times slower, worker 2 made 1.5 times slower".
+// Returns "workers 0 and 2 slowed 10 times, worker 1 slowed 40 times".
 std::string DescribeStragglers(const Comparison& comparison);
 
 }  // namespace catchment

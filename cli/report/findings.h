@@ -1,5 +1,5 @@
 // The findings of a comparison: the target, the algorithm that reached it first, and whether the difference
-// is more than noise.
+// is statistically significant.
 #ifndef CATCHMENT_CLI_REPORT_FINDINGS_H_
 #define CATCHMENT_CLI_REPORT_FINDINGS_H_
 
@@ -82,8 +82,8 @@ struct Momentum {
 Momentum MomentumOf(const AlgorithmFacts& facts, std::optional<double> given, double staleness_mean);
 
 // Returns one or two sentences: the algorithm that reached the target first, the ratio to the next one with
-// its spread over seeds, and whether the difference is more than noise. A sentence before them says which
-// learning rates were not searched for, if they matter.
+// its spread over seeds, and whether the difference is statistically significant. A sentence before them says
+// which learning rates were not searched for, if they matter.
 std::string Answer(const Comparison& comparison, const Findings& findings);
 
 // Returns sentences that list the measures in which synchronous and asynchronous training win; empty without

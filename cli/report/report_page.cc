@@ -42,7 +42,8 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
   if (comparison.seeds == 1) return HtmlParagraph(words + "One seed cannot tell a difference from noise.");
   absl::StrAppend(
       &words,
-      "A difference is called more than noise when the 95 % confidence interval of the ratio, seed by seed "
+      "A difference is called statistically significant if the 95 % confidence interval of the ratio, seed "
+      "by seed "
       "(paired t-test on the logarithms), leaves 1 out. The two are the best of their kinds in the same "
       "runs, so the level is corrected for the number of pairs that they were chosen from (Bonferroni). In "
       "brackets: the lowest and the highest seed.");

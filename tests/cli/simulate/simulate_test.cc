@@ -64,7 +64,7 @@ TEST_F(SimulateTest, WritesTheReportOfAComparison) {
   }
   const std::string page = Read("out/report.html");
   EXPECT_THAT(page, HasSubstr("simulated: step lognormal:50ms:0.3"));
-  EXPECT_THAT(page, HasSubstr("worker 3 made 2 times slower"));
+  EXPECT_THAT(page, HasSubstr("worker 3 slowed 2 times"));
 }
 
 TEST_F(SimulateTest, TheSameSeedGivesTheSameReport) {
@@ -144,7 +144,7 @@ TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto report = nlohmann::json::parse(Read("out/report.json"));
   EXPECT_EQ(report["runs"][0]["samples"], 8000);
-  EXPECT_THAT(Read("out/report.html"), HasSubstr("2 % of the workers made 10 times slower"));
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("2 % of the workers slowed 10 times"));
   v1::Job job;
   ASSERT_TRUE(ParseText(Read("out/runs/downpour-100-workers-seed-1/job.textproto"), "job", "", &job).ok());
   EXPECT_EQ(job.faults().stragglers_size(), 2);
