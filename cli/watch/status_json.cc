@@ -5,6 +5,7 @@
 #include "cli/watch/advice.h"
 #include "cli/watch/status_text.h"
 #include "common/base/noise_scale.h"
+#include "common/base/quorum_total.h"
 #include "common/base/work_rates.h"
 
 namespace catchment {
@@ -44,6 +45,17 @@ void AddNoise(const v1::JobStatus& status, Json* object) {
   const std::optional<v1::GradientNoise> noise = TotalNoise(status);
   (*object)["noise_scale"] = Optional(noise ? NoiseScale(*noise) : std::nullopt);
   (*object)["noise_updates"] = noise ? Json(noise->updates()) : Json();
+}
+
+void AddQuorum(const v1::JobStatus& status, Json* object) {
+  const std::optional<QuorumTotal> quorum = TotalQuorum(status);
+  const QuorumTotal total = quorum.value_or(QuorumTotal());
+  const bool known = quorum.has_value();
+  (*object)["closed_by_all"] = Known(known, total.by_all);
+  (*object)["closed_by_grace"] = Known(known, total.by_grace);
+  (*object)["closed_by_loss"] = Known(known, total.by_loss);
+  (*object)["grace_seconds_mean"] = Known(known, total.grace_seconds_mean());
+  (*object)["merged_mean"] = Known(known, total.merged_mean());
 }
 
 void AddProgress(const v1::JobStatus& status, const v1::JobStatus* before, Json* object) {
@@ -108,6 +120,7 @@ Json ShardJson(const v1::JobStatus& status, int shard) {
   object["pushes_applied"] = Known(known, pushes.applied);
   object["pushes_waiting"] = Known(known, pushes.waiting);
   object["pushes_late"] = Known(known, pushes.late);
+  object["pushes_split"] = Known(known, pushes.split);
   object["pushes_non_finite"] = Known(known, pushes.non_finite);
   object["pushes_duplicate"] = Known(known, pushes.duplicate);
   object["save_error"] = Known(known && !report->save_error().empty(), known ? report->save_error() : "");
@@ -143,6 +156,7 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   AddStaleness(status, status.pushes_applied() > 0, &object);
   object["pushes_applied"] = status.pushes_applied();
   object["pushes_late"] = status.pushes_late();
+  object["pushes_split"] = status.pushes_split();
   object["pushes_non_finite"] = status.pushes_non_finite();
   object["pushes_duplicate"] = status.pushes_duplicate();
   object["bytes_pushed"] = status.bytes_pushed();
@@ -151,6 +165,7 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   object["round_trip_p99_us"] = Known(status.round_trip_p99_us() > 0, status.round_trip_p99_us());
   object["plateau_factor"] = Known(status.has_plateau_factor(), status.plateau_factor());
   AddNoise(status, &object);
+  AddQuorum(status, &object);
   object["recoveries"] = status.recoveries();
   object["updates_computed_again"] = status.updates_computed_again();
   object["last_checkpoint"] = Known(status.last_checkpoint() > 0, status.last_checkpoint());

@@ -13,6 +13,7 @@
 #include "cli/watch/advice.h"
 #include "cli/watch/progress.h"
 #include "common/base/noise_scale.h"
+#include "common/base/quorum_total.h"
 #include "common/base/text.h"
 #include "common/base/work_rates.h"
 
@@ -82,6 +83,17 @@ std::string StalenessRow(const v1::JobStatus& status) {
                       " updates");
 }
 
+std::string QuorumRow(const v1::JobStatus& status) {
+  const std::optional<QuorumTotal> quorum = TotalQuorum(status);
+  if (!quorum) return "";
+  const auto share = [&quorum](uint64_t updates) {
+    return Percent(static_cast<double>(updates) / static_cast<double>(quorum->updates()));
+  };
+  return absl::StrCat(Three(quorum->merged_mean()), " contributions in an update; ", share(quorum->by_all),
+                      " of the updates closed by all, ", share(quorum->by_grace), " by the grace, ",
+                      share(quorum->by_loss), " by a loss");
+}
+
 std::string NoiseRow(const v1::JobStatus& status) {
   const std::optional<v1::GradientNoise> noise = TotalNoise(status);
   const std::optional<double> scale = noise ? NoiseScale(*noise) : std::nullopt;
@@ -125,11 +137,12 @@ std::string SecurityRow(const v1::JobStatus& status) {
 
 std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"progress", ProgressRow(status)},     {"time", TimeRow(status, before)},
-      {"training", TrainingRow(status)},     {"test", TestRow(status)},
-      {"staleness", StalenessRow(status)},   {"noise scale", NoiseRow(status)},
-      {"on the wire", WireRow(status)},      {"in memory", MemoryRow(status)},
-      {"checkpoint", CheckpointRow(status)}, {"security", SecurityRow(status)}};
+      {"progress", ProgressRow(status)},   {"time", TimeRow(status, before)},
+      {"training", TrainingRow(status)},   {"test", TestRow(status)},
+      {"staleness", StalenessRow(status)}, {"quorum", QuorumRow(status)},
+      {"noise scale", NoiseRow(status)},   {"on the wire", WireRow(status)},
+      {"in memory", MemoryRow(status)},    {"checkpoint", CheckpointRow(status)},
+      {"security", SecurityRow(status)}};
   std::string text;
   for (const auto& [name, value] : rows) {
     if (value.empty()) continue;
@@ -270,6 +283,7 @@ PushCounts CountPushes(const v1::ShardReport& shard) {
     counts.late += worker.late();
     counts.non_finite += worker.non_finite();
     counts.duplicate += worker.duplicate();
+    counts.split += worker.split();
   }
   return counts;
 }
@@ -280,6 +294,7 @@ std::string DescribeNotApplied(const PushCounts& counts) {
   if (counts.late > 0) parts.push_back(Count(counts.late) + " late");
   if (counts.non_finite > 0) parts.push_back(Count(counts.non_finite) + " not finite");
   if (counts.duplicate > 0) parts.push_back(Count(counts.duplicate) + " duplicate");
+  if (counts.split > 0) parts.push_back(Count(counts.split) + " late in part");
   return absl::StrJoin(parts, ", ");
 }
 

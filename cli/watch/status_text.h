@@ -28,11 +28,12 @@ struct PushCounts {
   int64_t late = 0;
   int64_t non_finite = 0;
   int64_t duplicate = 0;
+  int64_t split = 0;  // some blocks of applied ones were late
 };
 
 // Returns the sum over all workers.
 PushCounts CountPushes(const v1::ShardReport& shard);
-// Returns "3 late, 1 not finite"; empty if all were applied.
+// Returns "3 late, 1 not finite"; empty if all were applied. Ends with "2 late in part" if some were split.
 std::string DescribeNotApplied(const PushCounts& counts);
 
 // Returns "no warnings", or each warning with its code, the finding, its effect and the advice.

@@ -64,8 +64,8 @@ std::string Shares(const nlohmann::json& of, const std::string& prefix,
 
 PushCounts CountPushes(const nlohmann::json& worker) {
   const auto count = [&worker](const char* key) { return worker.value(key, int64_t{0}); };
-  return {count("pushes_applied"), count("pushes_waiting"), count("pushes_late"), count("pushes_non_finite"),
-          count("pushes_duplicate")};
+  return {count("pushes_applied"),    count("pushes_waiting"),   count("pushes_late"),
+          count("pushes_non_finite"), count("pushes_duplicate"), count("pushes_split")};
 }
 
 void AddWorker(const nlohmann::json& worker, Table* table) {
@@ -168,7 +168,14 @@ std::string SummaryTable(const nlohmann::json& summary,
            .Add("pushes_late", Whole, "", " late")
            .Add("pushes_non_finite", Whole, "", " not finite")
            .Add("pushes_duplicate", Whole, "", " duplicate")
+           .Add("pushes_split", Whole, "", " late in part")
            .Join()},
+      {"quorum", Phrase(summary)
+                     .Add("merged_mean", Four, "", " contributions in an update")
+                     .Add("closed_by_all", Whole, "closed by all ")
+                     .Add("closed_by_grace", Whole, "by the grace ")
+                     .Add("closed_by_loss", Whole, "by a loss ")
+                     .Join()},
       {"on the wire", Phrase(summary)
                           .Add("bytes_pushed", Bytes, "", " pushed")
                           .Add("bytes_pulled", Bytes, "", " pulled")

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/noise_scale.h"
+#include "common/base/quorum_total.h"
 #include "common/base/staleness.h"
 
 namespace catchment {
@@ -143,6 +144,20 @@ void AddPhases(const std::string& name, const std::string& help, const Report& r
   for (const auto& [phase, seconds] : phases) AddCounter(name, help, seconds, families, {{"phase", phase}});
 }
 
+void AddQuorum(const QuorumTotal& quorum, MetricFamilies* families) {
+  const std::pair<const char*, uint64_t> ends[] = {
+      {"all", quorum.by_all}, {"grace", quorum.by_grace}, {"loss", quorum.by_loss}};
+  for (const auto& [end, updates] : ends) {
+    AddCounter("catchment_quorum_updates_total",
+               "Updates of blocks, by what ended the wait for contributions.", static_cast<double>(updates),
+               families, {{"closed_by", end}});
+  }
+  AddCounter("catchment_quorum_grace_seconds_total", "From the arrival of a quorum to its update.",
+             quorum.grace_seconds, families);
+  AddHistogram("catchment_quorum_contributions", "Contributions in an update of a block.", quorum.merged,
+               families);
+}
+
 // Returns when the process began, in seconds since 1970.
 std::optional<double> StartTime() {
   std::ifstream file("/proc/self/stat");
@@ -217,6 +232,9 @@ void AddJob(const JobStatus& status, MetricFamilies* families) {
     AddCounter("catchment_pushes_total", "Pushes to shard 0.", static_cast<double>(pushes), families,
                {{"fate", fate}});
   }
+  AddCounter("catchment_pushes_split_total", "Applied pushes to shard 0 of which some blocks were too late.",
+             static_cast<double>(status.pushes_split()), families);
+  if (const std::optional<QuorumTotal> quorum = TotalQuorum(status)) AddQuorum(*quorum, families);
   if (status.round_trip_p50_us() > 0) {
     const std::pair<const char*, double> quantiles[] = {{"0.5", status.round_trip_p50_us()},
                                                         {"0.99", status.round_trip_p99_us()}};

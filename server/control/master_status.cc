@@ -97,6 +97,7 @@ void Master::FillShards(v1::JobStatus* status) const {
       status->set_pushes_late(status->pushes_late() + worker.late());
       status->set_pushes_non_finite(status->pushes_non_finite() + worker.non_finite());
       status->set_pushes_duplicate(status->pushes_duplicate() + worker.duplicate());
+      status->set_pushes_split(status->pushes_split() + worker.split());
     }
   }
 }

@@ -62,12 +62,16 @@ absl::Status ShardReports::Update(const v1::ShardReport& report) {
   if (first) last.emplace();
   Workers workers;
   workers.Swap(last->mutable_workers());
+  v1::QuorumStatistics quorum;
+  const bool had_quorum = last->has_quorum();
+  if (had_quorum) quorum.Swap(last->mutable_quorum());
   // Assigning to the previous report reuses the memory of its marks.
   *last = report;
   last->clear_marks();
   last->clear_without_statistics();
   if (report.without_statistics() && !first) {
     last->mutable_workers()->Swap(&workers);
+    if (had_quorum) last->mutable_quorum()->Swap(&quorum);
   } else {
     ReplaceStatistics(workers, last->workers());
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/noise_scale.h"
+#include "common/base/quorum_total.h"
 #include "common/base/staleness.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
@@ -91,6 +92,7 @@ Json JobMetrics(const v1::JobStatus& status) {
   line["plateau_factor"] = PlateauFactor(status);
   line["pushes_applied"] = status.pushes_applied();
   line["pushes_late"] = status.pushes_late();
+  line["pushes_split"] = status.pushes_split();
   line["pushes_non_finite"] = status.pushes_non_finite();
   line["pushes_duplicate"] = status.pushes_duplicate();
   line["bytes_pushed"] = status.bytes_pushed();
@@ -99,6 +101,7 @@ Json JobMetrics(const v1::JobStatus& status) {
   line["recoveries"] = status.recoveries();
   line["updates_computed_again"] = status.updates_computed_again();
   AddAsynchrony(status, &line);
+  AddQuorum(status, &line);
   AddNoise(status, &line);
   return line;
 }
@@ -209,6 +212,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["staleness_counts"] = ToJson(TotalStaleness(status).counts());
   summary["pushes_applied"] = status.pushes_applied();
   summary["pushes_late"] = status.pushes_late();
+  summary["pushes_split"] = status.pushes_split();
   summary["pushes_non_finite"] = status.pushes_non_finite();
   summary["pushes_duplicate"] = status.pushes_duplicate();
   summary["bytes_pushed"] = status.bytes_pushed();
@@ -229,6 +233,9 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   if (facts.goodput) summary["goodput"] = *facts.goodput;
   if (facts.uptime) summary["uptime"] = *facts.uptime;
   AddAsynchrony(status, &summary);
+  AddQuorum(status, &summary);
+  const std::optional<QuorumTotal> quorum = TotalQuorum(status);
+  summary["merged_counts"] = quorum ? ToJson(quorum->merged) : Json();
   AddNoise(status, &summary);
   summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);
   summary["per_shard"] = PushesPerShard(status);

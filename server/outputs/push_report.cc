@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "common/base/latency_histogram.h"
+#include "common/base/quorum_total.h"
 #include "common/base/staleness.h"
 
 namespace catchment {
@@ -19,6 +21,7 @@ class Tally {
     applied_ += worker.applied();
     waiting_ += worker.waiting();
     late_ += worker.late();
+    split_ += worker.split();
     non_finite_ += worker.non_finite();
     duplicate_ += worker.duplicate();
   }
@@ -33,12 +36,14 @@ class Tally {
     gap_.count += worker.gap_count();
     gap_.sum += worker.gap_sum();
     max_gap_ = std::max(max_gap_, worker.gap_max());
+    shares_ += worker.share_sum();
   }
 
   void WriteFates(Json* object) const {
     (*object)["pushes_applied"] = applied_;
     (*object)["pushes_waiting"] = waiting_;
     (*object)["pushes_late"] = late_;
+    (*object)["pushes_split"] = split_;
     (*object)["pushes_non_finite"] = non_finite_;
     (*object)["pushes_duplicate"] = duplicate_;
   }
@@ -74,14 +79,16 @@ class Tally {
 
   uint64_t waiting() const { return waiting_; }
   const GapTotal& gap() const { return gap_; }
+  double shares() const { return shares_; }
 
  private:
-  uint64_t applied_ = 0, waiting_ = 0, late_ = 0, non_finite_ = 0, duplicate_ = 0;
+  uint64_t applied_ = 0, waiting_ = 0, late_ = 0, split_ = 0, non_finite_ = 0, duplicate_ = 0;
   StalenessDistribution versions_;
   LatencyHistogram microseconds_;
   double max_seconds_ = 0;
   GapTotal gap_;
   double max_gap_ = 0;
+  double shares_ = 0;
 };
 
 Tally OfAll(const v1::JobStatus& status) {
@@ -127,9 +134,12 @@ Json PushesPerWorker(const v1::JobStatus& status, bool shards) {
       by_shard[worker.worker()].push_back(here.ToJson("shard", shard.shard()));
     }
   }
+  const std::optional<QuorumTotal> quorum = TotalQuorum(status);
   Json list = Json::array();
   for (const auto& [worker, tally] : tallies) {
     list.push_back(tally.ToJson("worker", worker));
+    list.back()["share_mean"] =
+        quorum ? Json(tally.shares() / static_cast<double>(quorum->updates())) : Json();
     if (shards) list.back()["shards"] = by_shard[worker];
   }
   return list;
@@ -154,6 +164,17 @@ void AddAsynchrony(const v1::JobStatus& status, Json* object) {
   (*object)["pushes_waiting"] = tally.waiting();
   tally.WriteSecondsAndGap(object);
   AddMomentum(status.shards_size() > 0 ? status.shards(0) : v1::ShardReport(), object);
+}
+
+void AddQuorum(const v1::JobStatus& status, Json* object) {
+  const std::optional<QuorumTotal> quorum = TotalQuorum(status);
+  const auto value = [&quorum](auto number) { return quorum ? Json(number) : Json(); };
+  const QuorumTotal total = quorum.value_or(QuorumTotal());
+  (*object)["closed_by_all"] = value(total.by_all);
+  (*object)["closed_by_grace"] = value(total.by_grace);
+  (*object)["closed_by_loss"] = value(total.by_loss);
+  (*object)["grace_seconds_mean"] = value(total.grace_seconds_mean());
+  (*object)["merged_mean"] = value(total.merged_mean());
 }
 
 GapTotal TotalGap(const v1::JobStatus& status) { return OfAll(status).gap(); }

@@ -20,6 +20,9 @@ nlohmann::ordered_json PushesPerShard(const v1::JobStatus& status);
 // shards, and the momentum of shard 0.
 void AddAsynchrony(const v1::JobStatus& status, nlohmann::ordered_json* object);
 
+// Adds the updates of blocks that quorums have made, over all shards.
+void AddQuorum(const v1::JobStatus& status, nlohmann::ordered_json* object);
+
 // The number of pushes that have a gap, and the sum of the gaps.
 struct GapTotal {
   uint64_t count = 0;

@@ -36,6 +36,7 @@
 #include "server/shard/gap_sample.h"
 #include "server/shard/group.h"
 #include "server/shard/push_ledger.h"
+#include "server/shard/quorum_counts.h"
 #include "server/shard/request.h"
 #include "server/shard/ring.h"
 #include "server/shard/shard_snapshot.h"
@@ -69,6 +70,7 @@ struct BlockContext {
   // Only with consistency.quorum.
   Deadlines deadlines;
   Calls calls;
+  QuorumCounts quorum_counts;
   std::atomic<double> answer_seconds{0};  // from an update until an answer has been sent, on average
 };
 
@@ -80,6 +82,7 @@ struct BlockCall {
   const CommandedState& commanded;
   const double now;                    // seconds
   std::vector<Answer>* const answers;  // receives all answers that are due, also those to other requests
+  bool has_new_rosters = false;        // the operation is Block::TakeRosters
   uint64_t due_checkpoint = 0;         // receives its number, if the operation reached its version
 };
 
@@ -216,6 +219,8 @@ class Block {
   // Make every update of the waiting contributions that the gate allows.
   void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdvanceQueue(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts the update of `current_` that a quorum is about to make.
+  void CountQuorum(const Gate::Tally& tally, const BlockCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes one update of `current_`, which are the group's contributions.
   void UpdateGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes one update of `current_`.
@@ -276,9 +281,10 @@ class Block {
   // The waiting contributions, by group or in order of arrival.
   std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);
   Ring<WaitingContribution> queue_ ABSL_GUARDED_BY(mu_);
-  std::vector<Input> current_ ABSL_GUARDED_BY(mu_);           // to the update that is being made
-  std::vector<Rule::Input> applicable_ ABSL_GUARDED_BY(mu_);  // the finite ones, for the rule
-  std::vector<WaitingPull> pulls_ ABSL_GUARDED_BY(mu_);       // of later versions
+  std::vector<Input> current_ ABSL_GUARDED_BY(mu_);               // to the update that is being made
+  std::vector<Rule::Input> applicable_ ABSL_GUARDED_BY(mu_);      // the finite ones, for the rule
+  std::vector<WaitingPull> pulls_ ABSL_GUARDED_BY(mu_);           // of later versions
+  std::vector<QuorumCounts::Share> shares_ ABSL_GUARDED_BY(mu_);  // in the update; only with a quorum
   // Only with a staleness bound.
   std::vector<Gate::Finished> finished_ ABSL_GUARDED_BY(mu_);  // by worker index
   std::vector<Held> held_ ABSL_GUARDED_BY(mu_);

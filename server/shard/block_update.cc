@@ -22,6 +22,7 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
         return;
       case Gate::Decision::kUpdate:
         for (WaitingContribution& waiting : members.waiting()) current_.push_back({std::move(waiting)});
+        if (gate.has_quorum()) CountQuorum(members.tally(), *call);
         members.Clear();
         UpdateGroup(group, call);
         break;
@@ -32,6 +33,21 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
     }
     members.set_base(state_.version());
   }
+}
+
+void Block::CountQuorum(const Gate::Tally& tally, const BlockCall& call) {
+  using End = QuorumCounts::End;
+  shares_.clear();
+  for (const Input& input : current_) {
+    const Contribution& contribution = input.waiting.contribution;
+    if (contribution.finite) shares_.push_back({input.waiting.envelope.worker, contribution.samples});
+  }
+  const bool all = call.commanded.gate.AreAllIn(state_.version(), tally);
+  const double grace = tally.round.quorum_at ? call.now - *tally.round.quorum_at : 0;
+  context_.quorum_counts.Count(!all                   ? End::kGrace
+                               : call.has_new_rosters ? End::kLoss
+                                                      : End::kAll,
+                               grace, shares_);
 }
 
 void Block::UpdateGroup(uint32_t group, BlockCall* call) {

@@ -101,6 +101,8 @@ class Gate {
 
   // Returns true if an update may be made at a time at which nothing arrives.
   bool has_quorum() const { return quorum_.has_value(); }
+  // Returns true if the contributions of all workers that make version `version` and are not idle are in.
+  bool AreAllIn(uint64_t version, const Tally& tally) const { return tally.in >= ActiveMembers(version); }
   // Returns true if an update of this version may be made without some of its active members.
   bool IsBelowAll(uint64_t version) const;
   // Calls the function with each worker that makes version `version` and is not idle.

@@ -151,6 +151,7 @@ void PushLedger::Count(const Push& push) {
   if (number > last_non_finite_) non_finite_in_a_row_ = 0;
   if (push.any_applied) {
     ++applied_;
+    split_ += push.any_late;
     ++staleness_[Rounded(push.max_staleness)];
     if (push.lag) CountLag(*push.lag);
   } else {
@@ -180,6 +181,7 @@ v1::WorkerStatistics PushLedger::Statistics(uint32_t worker) const {
   statistics.set_applied(applied_);
   statistics.set_duplicate(duplicates_);
   statistics.set_late(late_);
+  statistics.set_split(split_);
   statistics.set_non_finite(non_finite_);
   statistics.set_non_finite_in_a_row(non_finite_in_a_row_);
   for (const auto& [value, count] : staleness_) {
@@ -319,6 +321,7 @@ void PushLedger::RestoreStatistics(const v1::WorkerStatistics& statistics) {
   applied_ = statistics.applied();
   duplicates_ = statistics.duplicate();
   late_ = statistics.late();
+  split_ = statistics.split();
   non_finite_ = statistics.non_finite();
   non_finite_in_a_row_ = statistics.non_finite_in_a_row();
   for (int i = 0; i < std::min(statistics.staleness_values_size(), statistics.staleness_counts_size()); ++i)

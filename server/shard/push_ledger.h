@@ -130,6 +130,7 @@ class PushLedger {
   uint64_t applied_ = 0;
   uint64_t duplicates_ = 0;  // blocks
   uint64_t late_ = 0;
+  uint64_t split_ = 0;
   uint64_t non_finite_ = 0;
   uint64_t non_finite_in_a_row_ = 0;
   // Incarnation and number of the last push that was not finite: older ones may be counted after it.

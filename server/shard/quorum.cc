@@ -20,10 +20,14 @@ bool Quorum::IsDue(uint32_t in, uint32_t available, const QuorumTimes& times, Qu
   if (!round->opened_at) round->opened_at = times.now;
   if (in < Needed(available)) {
     // A member of the quorum may have left.
+    round->quorum_at.reset();
     round->deadline.reset();
     return false;
   }
-  if (!round->deadline) round->deadline = times.now + Grace(times.now - *round->opened_at, times);
+  if (!round->quorum_at) {
+    round->quorum_at = times.now;
+    round->deadline = times.now + Grace(times.now - *round->opened_at, times);
+  }
   return times.now >= *round->deadline;
 }
 

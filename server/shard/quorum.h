@@ -38,7 +38,9 @@ struct QuorumTimes {
 // The update that a block waits for.
 struct QuorumRound {
   std::optional<double> opened_at;
-  std::optional<double> deadline;  // absent until the quorum is in
+  // Absent until the quorum is in.
+  std::optional<double> quorum_at;
+  std::optional<double> deadline;
 };
 
 class Quorum {

@@ -233,6 +233,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
     commanded_.checkpoint_updates = command.checkpoint_version() * blocks_.size();
     for (const v1::Roster& roster : rosters) AddWorkers(roster);
     BlockCall call(commanded_, now, answers);
+    call.has_new_rosters = true;
     for (const std::unique_ptr<Block>& block : blocks_) block->TakeRosters(&call);
     const bool reached = context_.total_updates >= commanded_.checkpoint_updates;
     due_checkpoint = reached ? commanded_.checkpoint : call.due_checkpoint;

@@ -198,9 +198,14 @@ v1::ShardReport Shard::Report(bool statistics) const {
   report.set_version(lowest);
   report.set_samples(samples / blocks_.size());
   report.set_without_statistics(!statistics);
+  if (statistics && has_quorum()) *report.mutable_quorum() = context_.quorum_counts.Statistics();
   for (const auto& [index, worker] : commanded_.workers) {
     MutexLock worker_lock(&worker->mu);
-    if (statistics) *report.add_workers() = worker->ledger.Statistics(index);
+    if (statistics) {
+      v1::WorkerStatistics& added = *report.add_workers();
+      added = worker->ledger.Statistics(index);
+      added.set_share_sum(context_.quorum_counts.SharesOf(index));
+    }
     v1::PushMark* const mark = report.add_marks();
     *mark = MarkOf(index, worker->ledger);
     if (waiting.count(index) > 0) mark->set_waits(true);

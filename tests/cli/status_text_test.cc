@@ -107,6 +107,35 @@ TEST(StatusTextTest, SaysThatConnectionsAreInClearText) {
   EXPECT_THAT(StatusText(status, nullptr), HasSubstr("\n  security     INSECURE: "));
 }
 
+TEST(StatusTextTest, SaysWhatEndedTheUpdatesOfAQuorum) {
+  v1::JobStatus status = HealthyStatus();
+  EXPECT_THAT(StatusText(status, nullptr), Not(HasSubstr("quorum")));
+  for (int shard : {0, 1}) {
+    v1::QuorumStatistics* const quorum = status.mutable_shards(shard)->mutable_quorum();
+    quorum->set_by_all(70);
+    quorum->set_by_grace(25);
+    quorum->set_by_loss(5);
+    quorum->add_merged_values(3);
+    quorum->add_merged_counts(50);
+    quorum->add_merged_values(4);
+    quorum->add_merged_counts(50);
+  }
+  status.mutable_shards(0)->mutable_workers(1)->set_split(12);
+  const std::string text = StatusText(status, nullptr);
+  EXPECT_THAT(text,
+              HasSubstr("\n  quorum       3.5 contributions in an update; 70.00 % of the updates closed by "
+                        "all, 25.00 % by the\n               grace, 5.00 % by a loss\n"));
+  EXPECT_THAT(text, HasSubstr("  12 late in part\n"));
+  ExpectFits(text);
+  const nlohmann::ordered_json object = StatusJson(status, nullptr);
+  EXPECT_EQ(object["closed_by_all"], 140);
+  EXPECT_EQ(object["closed_by_grace"], 50);
+  EXPECT_EQ(object["closed_by_loss"], 10);
+  EXPECT_EQ(object["merged_mean"], 3.5);
+  EXPECT_EQ(object["shards"][0]["pushes_split"], 12);
+  EXPECT_TRUE(StatusJson(HealthyStatus(), nullptr)["merged_mean"].is_null());
+}
+
 TEST(StatusTextTest, ShowsTheFirstAndTheLastOfManyWorkers) {
   v1::JobStatus status = HealthyStatus();
   const v1::WorkerStatus one = status.workers(0);
@@ -154,6 +183,7 @@ constexpr const char* kJobNames[] = {"job",
                                      "staleness_max",
                                      "pushes_applied",
                                      "pushes_late",
+                                     "pushes_split",
                                      "pushes_non_finite",
                                      "pushes_duplicate",
                                      "bytes_pushed",
@@ -163,6 +193,11 @@ constexpr const char* kJobNames[] = {"job",
                                      "plateau_factor",
                                      "noise_scale",
                                      "noise_updates",
+                                     "closed_by_all",
+                                     "closed_by_grace",
+                                     "closed_by_loss",
+                                     "grace_seconds_mean",
+                                     "merged_mean",
                                      "recoveries",
                                      "updates_computed_again",
                                      "last_checkpoint",
@@ -191,10 +226,11 @@ constexpr const char* kWorkerNames[] = {"worker",
                                         "staleness_p99",
                                         "staleness_max",
                                         "seconds_since_heartbeat"};
-constexpr const char* kShardNames[] = {
-    "shard",        "address",           "parameters",       "version",
-    "bytes_pushed", "bytes_pulled",      "pushes_applied",   "pushes_waiting",
-    "pushes_late",  "pushes_non_finite", "pushes_duplicate", "save_error"};
+constexpr const char* kShardNames[] = {"shard",          "address",           "parameters",
+                                       "version",        "bytes_pushed",      "bytes_pulled",
+                                       "pushes_applied", "pushes_waiting",    "pushes_late",
+                                       "pushes_split",   "pushes_non_finite", "pushes_duplicate",
+                                       "save_error"};
 constexpr const char* kWarningNames[] = {"code",  "worker", "shard", "measured",
                                          "bound", "found",  "why",   "advice"};
 

@@ -81,20 +81,31 @@ TEST(SummaryTableTest, HasStalenessInTimeAndImplicitMomentum) {
             "  pushes    90 applied, 8 waiting\n");
 }
 
+TEST(SummaryTableTest, SaysWhatEndedTheUpdatesOfAQuorum) {
+  const auto summary = nlohmann::json::parse(
+      R"({"algorithm": "decoupled_diloco", "pushes_applied": 40, "pushes_split": 2, "merged_mean": 3.25,
+      "closed_by_all": 1200, "closed_by_grace": 30, "closed_by_loss": 4})");
+  EXPECT_EQ(
+      SummaryTable(summary),
+      "  algorithm  decoupled_diloco\n"
+      "  pushes     40 applied, 2 late in part\n"
+      "  quorum     3.25 contributions in an update, closed by all 1,200, by the grace 30, by a loss 4\n");
+}
+
 TEST(WorkerTableTest, HasARowForEachWorker) {
   const auto summary = nlohmann::json::parse(R"({"per_worker": [
-      {"worker": 0, "pushes_applied": 4688, "pushes_waiting": 0, "pushes_late": 3, "pushes_non_finite": 1,
+      {"worker": 0, "pushes_applied": 4688, "pushes_waiting": 0, "pushes_late": 3, "pushes_split": 2, "pushes_non_finite": 1,
        "pushes_duplicate": 0, "staleness_p50": 1, "staleness_p90": 2, "staleness_max": 5,
        "staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25, "staleness_seconds_max": 2.5,
        "gap_mean": 0.00123456, "gap_max": 0.01},
       {"worker": 1, "pushes_applied": 12, "staleness_p50": 0, "staleness_p90": 0, "staleness_max": 0,
        "staleness_seconds_p50": null, "gap_mean": null}]})");
   EXPECT_EQ(WorkerTable(summary),
-            "  worker  applied           not applied  staleness p50 / p90 / max                   in time"
-            "  gap mean / max\n"
-            "       0    4,688  3 late, 1 not finite                  1 / 2 / 5  12.3 ms / 250 ms / 2.5 s"
-            "  0.00123 / 0.01\n"
-            "       1       12                                        0 / 0 / 0\n");
+            "  worker  applied                           not applied  staleness p50 / p90 / max"
+            "                   in time  gap mean / max\n"
+            "       0    4,688  3 late, 1 not finite, 2 late in part                  1 / 2 / 5"
+            "  12.3 ms / 250 ms / 2.5 s  0.00123 / 0.01\n"
+            "       1       12                                                        0 / 0 / 0\n");
 }
 
 TEST(WorkerTableTest, ShowsTheFirstAndTheLastOfMany) {

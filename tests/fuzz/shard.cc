@@ -37,11 +37,15 @@ v1::Job JobOf(uint32_t mode) {
       return GradientJobWith("consistency { n_softsync { n: 1 } }");
     case 7:
       return GradientJobWith("consistency { asynchronous { emulated_delay: 3 } }");
-    default:
+    case 8:
       return GradientJobWith("consistency { bounded_staleness { bound: 1 } }");
+    default:
+      return GradientJobWith(
+          "consistency { quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 1 } } "
+          "contribution { pseudo_gradient { overlap_steps: 2 } }");
   }
 }
-constexpr uint32_t kModes = 9;
+constexpr uint32_t kModes = 10;
 
 class Test {
  public:
@@ -61,7 +65,7 @@ class Test {
       case 1:
         return ChangeMembers();
       case 2:
-        return harness_.SetTime(now_ += in_.Byte());
+        return harness_.Tick(now_ += in_.Byte());
       default:
         return SendFields();
     }

@@ -195,6 +195,44 @@ TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
   }
 }
 
+TEST(OutputsTest, UpdatesOfQuorumsAreAddedUpOverAllShards) {
+  v1::JobStatus status = WithPushes();
+  const auto summary = [&status] { return json::parse(SummaryJson(MakeJob(), status, {2, {}})); };
+  for (const char* key : {"closed_by_all", "closed_by_grace", "closed_by_loss", "grace_seconds_mean",
+                          "merged_mean", "merged_counts"}) {
+    ASSERT_TRUE(summary()[key].is_null()) << key;
+  }
+  EXPECT_TRUE(summary()["per_worker"][0]["share_mean"].is_null());
+  for (int shard : {0, 1}) {
+    v1::QuorumStatistics* const quorum = status.mutable_shards(shard)->mutable_quorum();
+    quorum->set_by_all(10 - shard);
+    quorum->set_by_grace(2);
+    quorum->set_by_loss(shard);
+    quorum->set_grace_seconds(3 * (shard + 1));
+    quorum->add_merged_values(1);
+    quorum->add_merged_counts(4);
+    quorum->add_merged_values(2 + shard);
+    quorum->add_merged_counts(8);
+    status.mutable_shards(shard)->mutable_workers(0)->set_share_sum(6);
+    status.mutable_shards(shard)->mutable_workers(0)->set_split(5);
+  }
+  status.set_pushes_split(5);
+  EXPECT_EQ(summary()["closed_by_all"], 19);
+  EXPECT_EQ(summary()["closed_by_grace"], 4);
+  EXPECT_EQ(summary()["closed_by_loss"], 1);
+  EXPECT_EQ(summary()["grace_seconds_mean"], 0.375);
+  EXPECT_EQ(summary()["merged_mean"], 2) << "(8 * 1 + 8 * 2 + 8 * 3) / 24";
+  EXPECT_EQ(summary()["merged_counts"], json::parse("[[1, 8], [2, 8], [3, 8]]"));
+  EXPECT_EQ(summary()["pushes_split"], 5);
+  EXPECT_EQ(summary()["per_worker"][0]["share_mean"], 0.5) << "of the samples in both shards' updates";
+  EXPECT_EQ(summary()["per_worker"][0]["pushes_split"], 5);
+  EXPECT_EQ(summary()["per_worker"][1]["share_mean"], 0);
+  const json line = JobMetrics(status);
+  EXPECT_EQ(line["merged_mean"], 2);
+  EXPECT_EQ(line["closed_by_loss"], 1);
+  EXPECT_EQ(line["pushes_split"], 5);
+}
+
 TEST(OutputsTest, NoiseScaleIsOfTheSumsOverAllShards) {
   v1::JobStatus status = WithPushes();
   const auto set = [&status](int shard, uint64_t updates, double trace, double squared_gradient) {

@@ -197,7 +197,7 @@ TEST(PushLedgerTest, CopyContinuesEachFragment) {
   PushWhole(&ledger, 1, 1, 4);
   PushWhole(&ledger, 2, 0, 6);
   ASSERT_TRUE(ledger.Arrived(2, 3, 8).ok());
-  ledger.Done(2, 3, v1::Block::APPLIED, 1);
+  ledger.Done(2, 3, v1::Block::LATE, 0);
   PushLedger copy(std::vector<uint32_t>{0, 1, 0, 1});
   ASSERT_TRUE(copy.Restore(ledger.Save(3)).ok());
   EXPECT_EQ(MarkOf(copy), MarkOf(ledger));
@@ -207,7 +207,10 @@ TEST(PushLedgerTest, CopyContinuesEachFragment) {
   ASSERT_TRUE(copy.Arrived(2, 1, 8).ok());
   copy.Done(2, 1, v1::Block::APPLIED, 0);
   EXPECT_EQ(copy.Statistics(3).applied(), 4u);
+  EXPECT_EQ(copy.Statistics(3).split(), 1u);
   EXPECT_EQ(MarkOf(copy), "6 6 8");
+  ASSERT_TRUE(ledger.Restore(copy.Save(3)).ok());
+  EXPECT_EQ(ledger.Statistics(3).SerializeAsString(), copy.Statistics(3).SerializeAsString());
   PushLedger other(4);
   EXPECT_EQ(other.Restore(ledger.Save(3)).message(), "the ledger of worker 3 has 2 fragments, not 1");
 }
@@ -254,6 +257,7 @@ TEST(PushLedgerTest, PushesAreCountedOnceByTheWorstThatBefellTheirBlocks) {
   EXPECT_EQ(statistics.worker(), 3u);
   EXPECT_EQ(statistics.applied(), 2u);
   EXPECT_EQ(statistics.late(), 1u);
+  EXPECT_EQ(statistics.split(), 1u) << "one of the applied pushes";
   EXPECT_EQ(statistics.non_finite(), 2u);
   EXPECT_EQ(statistics.non_finite_in_a_row(), 2u);
   EXPECT_EQ(statistics.duplicate(), 1u);

@@ -7,6 +7,7 @@
 
 #include "server/shard/calls.h"
 #include "server/shard/deadlines.h"
+#include "server/shard/quorum_counts.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {
@@ -45,13 +46,14 @@ TEST(QuorumTest, IsDueFromTheDeadlineOn) {
   const Quorum quorum = MakeQuorum(2, 0.5);
   QuorumRound round;
   EXPECT_FALSE(quorum.IsDue(1, kActive, {.now = 5, .step = 3}, &round));
-  EXPECT_FALSE(round.deadline.has_value()) << "the quorum is not in";
+  EXPECT_FALSE(round.quorum_at.has_value() || round.deadline.has_value()) << "the quorum is not in";
   EXPECT_FALSE(quorum.IsDue(2, kActive, {.now = 7, .step = 3}, &round));
   ASSERT_TRUE(round.deadline.has_value());
   EXPECT_DOUBLE_EQ(*round.deadline, 9);
   EXPECT_FALSE(quorum.IsDue(3, kActive, {.now = 8.5, .step = 30}, &round)) << "later ones change nothing";
   EXPECT_DOUBLE_EQ(*round.deadline, 9);
   EXPECT_TRUE(quorum.IsDue(3, kActive, {.now = 9, .step = 3}, &round));
+  EXPECT_EQ(round.quorum_at, 7);
 }
 
 TEST(QuorumTest, MemberOfTheQuorumThatLeavesEndsTheGrace) {
@@ -60,7 +62,9 @@ TEST(QuorumTest, MemberOfTheQuorumThatLeavesEndsTheGrace) {
   quorum.IsDue(2, kActive, {.now = 0, .step = 3}, &round);
   ASSERT_TRUE(round.deadline.has_value());
   EXPECT_FALSE(quorum.IsDue(1, kActive, {.now = 100, .step = 3}, &round));
-  EXPECT_FALSE(round.deadline.has_value());
+  EXPECT_FALSE(round.quorum_at.has_value() || round.deadline.has_value());
+  EXPECT_FALSE(quorum.IsDue(2, kActive, {.now = 101, .step = 60}, &round));
+  EXPECT_EQ(round.quorum_at, 101);
 }
 
 TEST(QuorumTest, FewerActiveMembersThanTheMinimumAreTheQuorum) {
@@ -118,6 +122,32 @@ TEST(CallsTest, AreOncePerFragmentAndVersion) {
   EXPECT_EQ(calls.Last()[0].version, 1u);
   EXPECT_EQ(calls.Last()[1].block, 3u);
   EXPECT_EQ(calls.Last()[1].version, 0u);
+}
+
+// ----------------------------------------------------------------------------------------------- counts
+
+TEST(QuorumCountsTest, AddUpUpdatesByTheirEndsAndTheSharesOfTheirSamples) {
+  QuorumCounts counts;
+  EXPECT_EQ(counts.Statistics().ByteSizeLong(), 0u);
+  counts.Count(QuorumCounts::End::kAll, 0.5, {{0, 1}, {7, 3}});
+  counts.Count(QuorumCounts::End::kAll, 0, {{0, 2}, {3, 2}});
+  counts.Count(QuorumCounts::End::kGrace, 1.25, {{7, 5}});
+  counts.Count(QuorumCounts::End::kLoss, 0, {});
+  counts.Count(QuorumCounts::End::kLoss, 0, {{3, 0}});
+  counts.Count(QuorumCounts::End::kLoss, 0, {{3, 0}});
+  const v1::QuorumStatistics statistics = counts.Statistics();
+  EXPECT_EQ(statistics.by_all(), 2u);
+  EXPECT_EQ(statistics.by_grace(), 1u);
+  EXPECT_EQ(statistics.by_loss(), 3u);
+  EXPECT_EQ(statistics.grace_seconds(), 1.75);
+  EXPECT_EQ(std::vector<uint64_t>(statistics.merged_values().begin(), statistics.merged_values().end()),
+            (std::vector<uint64_t>{0, 1, 2}));
+  EXPECT_EQ(std::vector<uint64_t>(statistics.merged_counts().begin(), statistics.merged_counts().end()),
+            (std::vector<uint64_t>{1, 3, 2}));
+  EXPECT_EQ(counts.SharesOf(0), 0.75);
+  EXPECT_EQ(counts.SharesOf(3), 0.5) << "an update without samples has no shares";
+  EXPECT_EQ(counts.SharesOf(7), 1.75);
+  EXPECT_EQ(counts.SharesOf(1), 0);
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ class ShardFuzz {
   // Sends one frame that can be read as a Block.
   void Send(Frame* frame) {
     frame->worker = random_.Below(kWorkers);
+    if (shard().has_quorum()) PassTime();
     do {
       Write(frame);
     } while (!DecodeFrame(frame->pieces, &frame->header, &frame->payload).ok());
@@ -94,8 +95,9 @@ class ShardFuzz {
     Request request = MakeRequest(frame->worker, IncarnationOf(frame->worker), frame->header,
                                   std::make_shared<NamedSink>(NameOf(frame->worker)));
     frame->status = shard().ReadPayload(frame->payload, frame->header.scale, &request.contribution);
-    if (frame->status.ok()) frame->status = shard().Handle(std::move(request), /*now=*/0, &frame->answers);
-    for (const Answer& answer : frame->answers) Note(answer);
+    if (frame->status.ok()) frame->status = shard().Handle(std::move(request), now_, &frame->answers);
+    for (const Answer& answer : frame->answers)
+      Note(static_cast<NamedSink&>(*answer.sink).name, answer.header);
     if (frame->status.ok()) return;
     ++refused_;
     EXPECT_EQ(harness_.State(), before) << frame->status;
@@ -138,11 +140,17 @@ class ShardFuzz {
     frame->pieces = CutAtRandom(frame->bytes, &random_);
   }
 
-  void Note(const Answer& answer) {
-    const uint32_t worker = static_cast<NamedSink&>(*answer.sink).name == NameOf(1);
-    const bool push = answer.header.operation != v1::Block::PULL;
-    if (push && !pushes_[worker].Has(answer.header.sequence, answer.header.block))
-      pushes_[worker].Add(answer.header.block);
+  // Deadlines pass in about half of the cases.
+  void PassTime() {
+    now_ += 0.25 * static_cast<double>(random_.Below(4));
+    harness_.Tick(now_);
+    for (const Reply& reply : harness_.Take()) Note(reply.to, reply.header);
+  }
+
+  void Note(const std::string& to, const BlockHeader& header) {
+    Pushes& pushes = pushes_[to == NameOf(1)];
+    if (header.operation != v1::Block::PULL && !pushes.Has(header.sequence, header.block))
+      pushes.Add(header.block);
   }
 
   std::vector<uint64_t> Versions() {
@@ -156,6 +164,7 @@ class ShardFuzz {
   Random random_;
   ShardHarness harness_;
   std::map<uint32_t, Pushes> pushes_;
+  double now_ = 0;
   int refused_ = 0;
 };
 
@@ -235,7 +244,10 @@ TEST(ShardFuzz, RefusedFramesChangeNothingAndTheShardGoesOnInEveryMode) {
                              GradientJobWith("consistency { synchronous { backup_workers: 1 } }"),
                              GradientJobWith("consistency { n_softsync { n: 1 } }"),
                              GradientJobWith("consistency { asynchronous { emulated_delay: 3 } }"),
-                             GradientJobWith("consistency { bounded_staleness { bound: 1 } }")}) {
+                             GradientJobWith("consistency { bounded_staleness { bound: 1 } }"),
+                             GradientJobWith("consistency { quorum { minimum: 1 grace: 0.5 "
+                                             "longest_grace_seconds: 1 } } "
+                                             "contribution { pseudo_gradient { overlap_steps: 2 } }")}) {
     ShardFuzz fuzz(job, 2);
     for (int i = 0; i < 10000 && !HasFailure(); ++i) {
       ShardFuzz::Frame frame;

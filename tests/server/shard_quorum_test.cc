@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -68,6 +69,73 @@ class ShardQuorumTest : public testing::Test {
   std::unique_ptr<ShardHarness> harness_;
   std::map<uint32_t, std::shared_ptr<NamedSink>> sinks_;
 };
+
+// "2 all, 1 grace, 0 loss; 1.5 s; 1: 1, 2: 2": updates by their ends, and by their contributions.
+std::string Counts(ShardHarness* harness) {
+  const v1::QuorumStatistics counts = harness->shard().Report().quorum();
+  std::string text = absl::StrCat(counts.by_all(), " all, ", counts.by_grace(), " grace, ", counts.by_loss(),
+                                  " loss; ", counts.grace_seconds(), " s");
+  for (int i = 0; i < counts.merged_values_size(); ++i)
+    absl::StrAppend(&text, i == 0 ? "; " : ", ", counts.merged_values(i), ": ", counts.merged_counts(i));
+  return text;
+}
+
+TEST_F(ShardQuorumTest, ReportSaysWhatEndedUpdatesAndWhoseSamplesAreInThem) {
+  Begin(1, 0.5, {0, 1, 2}, /*block_size=*/2);
+  Push(0, {.worker = 0, .samples = 3});
+  Push(0.25, {.worker = 1, .samples = 1});
+  EXPECT_EQ(Counts(harness_.get()), "0 all, 0 grace, 0 loss; 0 s");
+  EXPECT_EQ(Push(0.5, {.worker = 2, .samples = 4}),
+            "worker 0 applied@1, worker 1 applied@1, worker 2 applied@1");
+  EXPECT_EQ(Counts(harness_.get()), "1 all, 0 grace, 0 loss; 0.5 s; 3: 1");
+  // The other block has the same update, made by its grace: of worker 0 alone.
+  Push(1, {.worker = 0, .block = 1, .samples = 3});
+  EXPECT_EQ(Tick(2), "worker 0 applied@1");
+  EXPECT_EQ(Counts(harness_.get()), "1 all, 1 grace, 0 loss; 1.5 s; 1: 1, 3: 1");
+  EXPECT_EQ(Push(3, {.worker = 1, .block = 1, .samples = 1}), "worker 1 late@1");
+  EXPECT_EQ(harness_->Statistics(0).share_sum(), 3.0 / 8 + 1);
+  EXPECT_EQ(harness_->Statistics(1).share_sum(), 1.0 / 8);
+  EXPECT_EQ(harness_->Statistics(2).share_sum(), 4.0 / 8);
+  EXPECT_EQ(harness_->Statistics(0).split(), 0u);
+  EXPECT_EQ(harness_->Statistics(1).split(), 1u);
+  EXPECT_FALSE(harness_->shard().Report(/*statistics=*/false).has_quorum());
+}
+
+TEST_F(ShardQuorumTest, UpdateAfterTheLastMissingWorkerHasLeftOrIsIdleCountsAsALoss) {
+  Begin(1, 0.5, {0, 1, 2});
+  Push(0, {.worker = 0});
+  Push(0.25, {.worker = 1});
+  harness_->SetTime(0.5);
+  harness_->SetRosters({MakeRoster(0, {0, 1})});
+  EXPECT_EQ(Text(harness_->Take()), "worker 0 applied@1, worker 1 applied@1");
+  EXPECT_EQ(Counts(harness_.get()), "0 all, 0 grace, 1 loss; 0.5 s; 2: 1");
+  Push(1, {.worker = 0, .sequence = 2, .version = 1});
+  harness_->SetRosters({WithIdle(MakeRoster(0, {0, 1}), {1})});
+  EXPECT_EQ(Text(harness_->Take()), "worker 0 applied@2");
+  EXPECT_EQ(Counts(harness_.get()), "0 all, 0 grace, 2 loss; 0.5 s; 1: 1, 2: 1");
+  Push(2, {.worker = 0, .sequence = 3, .version = 2});
+  EXPECT_EQ(Counts(harness_.get()), "1 all, 0 grace, 2 loss; 0.5 s; 1: 2, 2: 1")
+      << "of the only active member";
+}
+
+TEST_F(ShardQuorumTest, RostersThatArriveAfterTheDeadlineEndTheGrace) {
+  Begin(1, 0.5, {0, 1, 2});
+  Push(0, {.worker = 0});
+  harness_->SetTime(4);
+  harness_->SetRosters({MakeRoster(0, {0, 1})});
+  EXPECT_EQ(Text(harness_->Take()), "worker 0 applied@1");
+  EXPECT_EQ(Counts(harness_.get()), "0 all, 1 grace, 0 loss; 4 s; 1: 1");
+}
+
+TEST_F(ShardQuorumTest, ContributionsThatAreNotFiniteAreNotCounted) {
+  Begin(1, 0.5, {0, 1});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Push(0, {.worker = 0, .value = nan});
+  Push(0.5, {.worker = 1});
+  EXPECT_EQ(Counts(harness_.get()), "1 all, 0 grace, 0 loss; 0.5 s; 1: 1");
+  EXPECT_EQ(harness_->Statistics(0).share_sum(), 0);
+  EXPECT_EQ(harness_->Statistics(1).share_sum(), 1);
+}
 
 TEST_F(ShardQuorumTest, UpdateOfAllIsMadeAtOnce) {
   Begin(1, 0.5, {0, 1});
@@ -284,9 +352,10 @@ class RandomRun {
       updates += snapshot.state.blocks(b).version();
     }
     late += late_[0];
+    ExpectCounted(snapshot);
   }
 
-  uint64_t updates = 0, late = 0;
+  uint64_t updates = 0, late = 0, split = 0, by_all = 0, by_grace = 0, by_loss = 0;
 
  private:
   static constexpr int kBlocks = 2;
@@ -296,6 +365,30 @@ class RandomRun {
     std::set<uint32_t> open;  // blocks that are not answered
     uint64_t versions[kBlocks] = {};
   };
+
+  // The report has each update and each contribution to it once.
+  void ExpectCounted(const ShardSnapshot& snapshot) {
+    const v1::ShardReport report = harness_.shard().Report();
+    const v1::QuorumStatistics& counts = report.quorum();
+    uint64_t versions = 0, counted = 0, merged = 0;
+    for (const v1::BlockState& block : snapshot.state.blocks()) versions += block.version();
+    for (int i = 0; i < counts.merged_values_size(); ++i) {
+      counted += counts.merged_counts(i);
+      merged += counts.merged_values(i) * counts.merged_counts(i);
+    }
+    EXPECT_EQ(counts.by_all() + counts.by_grace() + counts.by_loss(), versions);
+    EXPECT_EQ(counted, versions);
+    EXPECT_EQ(merged, applied_[0] + applied_[1]);
+    double shares = 0;
+    for (const v1::WorkerStatistics& worker : report.workers()) {
+      shares += worker.share_sum();
+      split += worker.split();
+    }
+    EXPECT_NEAR(shares, static_cast<double>(versions), 1e-9 * static_cast<double>(versions));
+    by_all += counts.by_all();
+    by_grace += counts.by_grace();
+    by_loss += counts.by_loss();
+  }
 
   bool IsWaited() const {
     return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
@@ -379,7 +472,7 @@ class RandomRun {
 };
 
 TEST(ShardQuorumPropertyTest, EveryContributionHasOneFateAndNoWorkerIsInAnUpdateTwice) {
-  uint64_t updates = 0, late = 0;
+  uint64_t updates = 0, late = 0, split = 0, by_all = 0, by_grace = 0, by_loss = 0;
   for (const uint32_t minimum : {1, 2, 4}) {
     for (const double grace : {0.0, 0.5}) {
       for (uint64_t seed = 1; seed <= 10; ++seed) {
@@ -389,11 +482,16 @@ TEST(ShardQuorumPropertyTest, EveryContributionHasOneFateAndNoWorkerIsInAnUpdate
         run.Finish();
         updates += run.updates;
         late += run.late;
+        split += run.split;
+        by_all += run.by_all;
+        by_grace += run.by_grace;
+        by_loss += run.by_loss;
       }
     }
   }
   EXPECT_GT(updates, 1000u);
   EXPECT_GT(late, 1000u);
+  for (const uint64_t times : {split, by_all, by_grace, by_loss}) EXPECT_GT(times, 100u);
 }
 
 }  // namespace

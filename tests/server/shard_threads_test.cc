@@ -245,6 +245,13 @@ TEST(ShardThreadsTest, DeadlinesPassWhilePushesGoOn) {
   const ShardSnapshot snapshot = shard.Snapshot();
   for (const v1::BlockState& block : snapshot.state.blocks()) applied += block.samples();
   EXPECT_EQ(applied + late, static_cast<uint64_t>(kWorkers * kPushes * shard.num_blocks()));
+  const v1::QuorumStatistics counts = shard.Report().quorum();
+  uint64_t merged = 0, versions = 0;
+  for (int i = 0; i < counts.merged_values_size(); ++i)
+    merged += counts.merged_values(i) * counts.merged_counts(i);
+  for (const v1::BlockState& block : snapshot.state.blocks()) versions += block.version();
+  EXPECT_EQ(merged, applied);
+  EXPECT_EQ(counts.by_all() + counts.by_grace() + counts.by_loss(), versions);
   EXPECT_GT(calls, 0u);
 }
 

@@ -47,7 +47,8 @@ Json Line(uint64_t samples) {
   for (const char* key :
        {"train_accuracy", "samples_per_second", "learning_rate", "momentum", "implicit_momentum",
         "noise_scale", "staleness_mean", "staleness_p50", "staleness_p99", "bytes_pushed", "bytes_pulled",
-        "recoveries", "updates_computed_again"}) {
+        "recoveries", "updates_computed_again", "merged_mean", "closed_by_all", "closed_by_grace",
+        "closed_by_loss"}) {
     line[key] = nullptr;
   }
   return line;

@@ -36,6 +36,14 @@ v1::JobStatus FullStatus() {
     worker->add_staleness_values(value);
     worker->add_staleness_counts(count);
   }
+  v1::QuorumStatistics* quorum = status.mutable_shards(0)->mutable_quorum();
+  quorum->set_by_all(6);
+  quorum->set_by_grace(3);
+  quorum->set_by_loss(1);
+  quorum->set_grace_seconds(2.5);
+  quorum->add_merged_values(2);
+  quorum->add_merged_counts(10);
+  status.set_pushes_split(3);
   for (uint32_t i : {0, 1}) {
     v1::WorkerStatus* member = status.add_workers();
     member->set_worker(i);
@@ -106,6 +114,23 @@ TEST(MetricsTest, StalenessIsAHistogramOfUpdates) {
   for (const ClientMetric::Bucket& bucket : histogram.bucket) cumulative.push_back(bucket.cumulative_count);
   // At most 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, and any.
   EXPECT_THAT(cumulative, ElementsAre(50, 150, 150, 180, 180, 180, 180, 180, 180, 180, 180, 180, 200));
+}
+
+TEST(MetricsTest, UpdatesOfQuorumsAreCountedByWhatEndedTheWait) {
+  const MetricFamilies families = AllFamilies();
+  const MetricFamily& updates = Family(families, "catchment_quorum_updates_total");
+  ASSERT_EQ(updates.metric.size(), 3u);
+  EXPECT_EQ(updates.metric[1].counter.value, 3);
+  EXPECT_EQ(updates.metric[1].label[0].value, "grace");
+  EXPECT_EQ(Family(families, "catchment_quorum_grace_seconds_total").metric[0].counter.value, 2.5);
+  EXPECT_EQ(Family(families, "catchment_quorum_contributions").metric[0].histogram.sample_sum, 20);
+  EXPECT_EQ(Family(families, "catchment_pushes_split_total").metric[0].counter.value, 3);
+  v1::JobStatus status = FullStatus();
+  status.mutable_shards(0)->clear_quorum();
+  MetricFamilies without;
+  AddJob(status, &without);
+  for (const MetricFamily& family : without)
+    EXPECT_FALSE(absl::StrContains(family.name, "quorum")) << family.name;
 }
 
 TEST(MetricsTest, ScoresAreThereOnceThereIsOne) {

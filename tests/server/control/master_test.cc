@@ -1983,6 +1983,7 @@ TEST_F(MasterTest, StatusAddsUpTheShards) {
     statistics->set_worker(0);
     statistics->set_applied(4);
     statistics->set_late(1);
+    statistics->set_split(2);
     for (uint64_t value : {0, 3}) statistics->add_staleness_values(value);
     for (uint64_t count : {3, 1}) statistics->add_staleness_counts(count);
   }
@@ -1991,6 +1992,7 @@ TEST_F(MasterTest, StatusAddsUpTheShards) {
   EXPECT_EQ(status.bytes_pushed(), 200u);
   EXPECT_EQ(status.pushes_applied(), 4u) << "of shard 0";
   EXPECT_EQ(status.pushes_late(), 1u);
+  EXPECT_EQ(status.pushes_split(), 2u);
   EXPECT_DOUBLE_EQ(status.staleness_mean(), 0.75);
   EXPECT_EQ(status.staleness_p50(), 0);
   EXPECT_EQ(status.staleness_p99(), 3);

@@ -116,6 +116,7 @@ TEST(ShardReportsTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
   report.set_version(1);
   *report.add_workers() = StatisticsOf(0, {{2, 3}});
   report.add_marks()->set_worker(0);
+  report.mutable_quorum()->set_by_all(7);
   ASSERT_TRUE(board.Update(report).ok());
   v1::ShardReport later;
   later.set_version(5);
@@ -132,6 +133,7 @@ TEST(ShardReportsTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
   later.set_without_statistics(false);
   ASSERT_TRUE(board.Update(later).ok());
   EXPECT_EQ(board.reports()[0]->workers_size(), 0);
+  EXPECT_FALSE(board.reports()[0]->has_quorum());
   EXPECT_EQ(board.staleness().count(), 0u);
 }
 
