@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
+#include "common/job/consistency_kinds.h"
 #include "common/job/contribution_kinds.h"
 #include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
@@ -84,86 +85,6 @@ std::string DescribeClipNorm(const v1::Job& job) {
                       " is scaled down to it beforehand, so it cannot be sent before all of it is known.");
 }
 
-std::string DescribeSynchronous(const JobFacts& facts) {
-  const std::string workers =
-      facts.workers() == 1 ? "the one worker" : absl::StrCat("each of the ", facts.workers(), " workers");
-  const std::string wait = facts.workers() == 1 ? "" : ", so all wait for the slowest";
-  const std::string how = facts.elastic()
-                              ? "All exchange with the same center."
-                              : "Gradients are weighted by their samples and added in the workers' order.";
-  return absl::StrCat("Synchronous. Each update uses one contribution from ", workers, wait, ". ", how);
-}
-
-std::string DescribeGroups(const JobFacts& facts) {
-  const v1::Consistency& consistency = facts.job().algorithm().consistency();
-  const uint32_t backups = BackupWorkers(consistency);
-  const std::string dropped =
-      backups == 0   ? "."
-      : backups == 1 ? " but the last: later contributions are dropped, and their workers are notified."
-                     : absl::StrCat(" but the last ", backups,
-                                    ": later contributions are dropped, and their workers are notified.");
-  if (consistency.has_synchronous()) {
-    return absl::StrCat("Synchronous with ", Plural(backups, "backup worker"),
-                        ". Each update uses the contributions of all ", facts.workers(), " workers", dropped);
-  }
-  return absl::StrCat(
-      "Hybrid. Workers are split into ", consistency.grouped().groups(),
-      " groups that do not wait for each other; staleness counts the updates of other groups that a "
-      "group has not seen. Each update uses the contributions of all members of one group",
-      dropped);
-}
-
-std::string DescribeGrace(const v1::Algorithm& algorithm) {
-  const v1::Quorum& quorum = algorithm.consistency().quorum();
-  if (quorum.grace() == 0) return "";
-  return absl::StrCat(" and a grace has passed: ", Short(quorum.grace()), " of the time that ",
-                      Plural(algorithm.contribution().pseudo_gradient().overlap_steps(), "step"),
-                      " of the fastest worker leave, at most ", Short(quorum.longest_grace_seconds()), " s");
-}
-
-std::string DescribeQuorum(const JobFacts& facts) {
-  const v1::Algorithm& algorithm = facts.job().algorithm();
-  const uint32_t minimum = algorithm.consistency().quorum().minimum();
-  const std::string all = absl::StrCat("the contributions of all ", facts.workers(), " workers");
-  if (minimum >= facts.workers()) return absl::StrCat("Quorum of all. Each update uses ", all, ".");
-  return absl::StrCat("Quorum. The worker that first has ", Plural(facts.period(), "step"),
-                      " sends its contribution, and the servers call the others, which send theirs when "
-                      "their step ends. Each "
-                      "update uses ",
-                      all, ", or those that are in when at least ", minimum, minimum == 1 ? " is" : " are",
-                      DescribeGrace(algorithm),
-                      ". Later contributions are dropped, and their workers are notified.");
-}
-
-std::string DescribeSoftsync(const JobFacts& facts) {
-  const v1::NSoftsync& softsync = facts.job().algorithm().consistency().n_softsync();
-  return absl::StrCat(
-      softsync.amount_case() == v1::NSoftsync::kSize ? "Buffered" : absl::StrCat(softsync.n(), "-softsync"),
-      ". No worker waits: each is answered when its contribution arrives. An update is made from every ",
-      Plural(facts.contributions(), "contribution"),
-      ", from any workers, or fewer as workers leave; staleness is the age of each in updates.");
-}
-
-std::string DescribeAsynchronous(const JobFacts& facts) {
-  const v1::Consistency& consistency = facts.job().algorithm().consistency();
-  const std::string applied =
-      "A contribution is applied when it arrives; staleness counts the updates that other workers have "
-      "made since its worker fetched the weights.";
-  if (const uint32_t delay = consistency.asynchronous().emulated_delay(); delay > 0) {
-    return absl::StrCat(
-        "Asynchronous, with a delay for experiments. No worker waits: a contribution is answered "
-        "when it arrives, and applied when ",
-        Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
-        " arrived, as if its worker were that much slower.");
-  }
-  if (!consistency.has_bounded_staleness()) return "Asynchronous. No worker waits. " + applied;
-  const uint32_t bound = consistency.bounded_staleness().bound();
-  return absl::StrCat(
-      "Stale synchronous. ", applied, " A worker continues only while it is ",
-      bound == 0 ? "no push" : absl::StrCat("at most ", bound, bound == 1 ? " push" : " pushes"),
-      " ahead of the slowest.");
-}
-
 std::string When(double every_epochs) {
   if (every_epochs == 1) return "After every epoch";
   return absl::StrCat("Every ", Short(every_epochs, 4), " epochs");
@@ -216,12 +137,7 @@ std::string SamplesOfEpoch(const JobFacts& facts) {
 }  // namespace
 
 std::string DescribeConsistency(const JobFacts& facts) {
-  const v1::Consistency& consistency = facts.job().algorithm().consistency();
-  if (facts.synchronous()) return DescribeSynchronous(facts);
-  if (consistency.has_quorum()) return DescribeQuorum(facts);
-  if (NumGroups(consistency) > 0) return DescribeGroups(facts);
-  if (consistency.has_n_softsync()) return DescribeSoftsync(facts);
-  return DescribeAsynchronous(facts);
+  return KindOf(facts.job().algorithm().consistency()).describe(facts.job());
 }
 
 std::string DescribeContribution(const JobFacts& facts) {

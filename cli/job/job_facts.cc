@@ -40,7 +40,7 @@ int64_t JobFacts::contributions() const { return PaceOf(job_).contributions; }
 int64_t JobFacts::contributions_make() const { return PaceOf(job_).updates; }
 int64_t JobFacts::contributions_waiting() const {
   const v1::Consistency& consistency = job_.algorithm().consistency();
-  const bool wait = NumGroups(consistency) > 0 || consistency.has_n_softsync();
+  const bool wait = NumGroups(consistency) > 0 || IsBuffered(consistency);
   return wait ? contributions() : consistency.asynchronous().emulated_delay();
 }
 

@@ -127,7 +127,7 @@ std::string StragglerWhy(const v1::JobStatus& status) {
   if (NumGroups(ConsistencyOf(status)) > 0) {
     return "Updates do not wait for it unless another worker is even slower; its contributions are dropped.";
   }
-  if (ConsistencyOf(status).has_bounded_staleness()) {
+  if (StalenessBound(ConsistencyOf(status)).has_value()) {
     return "Its contributions are staler than the others', and workers that reach the staleness bound wait "
            "for it.";
   }
@@ -553,9 +553,7 @@ double ExpectedStaleness(const v1::Job& job) {
     const double pushes = static_cast<double>(gradient.fetch_period()) / gradient.push_period();
     expected = (pushes - 1) / 2 + (pushes + 1) / 2 * (workers - 1);
   }
-  if (consistency.has_n_softsync()) {
-    return workers / SoftsyncContributions(consistency.n_softsync(), job.workers());
-  }
+  if (IsBuffered(consistency)) return workers / BufferedContributions(consistency, job.workers());
   return expected + consistency.asynchronous().emulated_delay();
 }
 

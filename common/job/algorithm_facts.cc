@@ -6,23 +6,30 @@
 
 #include "common/base/rounding.h"
 #include "common/job/compensation_kinds.h"
+#include "common/job/consistency_kinds.h"
 #include "common/job/contribution_kinds.h"
 
 namespace catchment {
 
 uint32_t NumGroups(const v1::Consistency& consistency) {
-  return consistency.has_synchronous() || consistency.has_quorum() ? 1 : consistency.grouped().groups();
+  const auto groups = KindOf(consistency).groups;
+  return groups == nullptr ? 0 : groups(consistency);
 }
 
 uint32_t BackupWorkers(const v1::Consistency& consistency) {
-  return consistency.has_synchronous() ? consistency.synchronous().backup_workers()
-                                       : consistency.grouped().backup_workers();
+  const auto backup_workers = KindOf(consistency).backup_workers;
+  return backup_workers == nullptr ? 0 : backup_workers(consistency);
 }
 
-uint32_t SoftsyncContributions(const v1::NSoftsync& softsync, uint32_t workers) {
-  const uint32_t most = std::max(1u, workers);
-  return softsync.amount_case() == v1::NSoftsync::kSize ? std::min(softsync.size(), most)
-                                                        : std::max(1u, most / std::max(1u, softsync.n()));
+bool IsBuffered(const v1::Consistency& consistency) { return KindOf(consistency).buffered != nullptr; }
+
+uint32_t BufferedContributions(const v1::Consistency& consistency, uint32_t workers) {
+  return IsBuffered(consistency) ? KindOf(consistency).buffered(consistency, workers) : 1;
+}
+
+std::optional<uint32_t> StalenessBound(const v1::Consistency& consistency) {
+  const auto bound = KindOf(consistency).staleness_bound;
+  return bound == nullptr ? std::nullopt : std::make_optional(bound(consistency));
 }
 
 bool CorrectsGradients(const v1::Compensation& compensation) {
@@ -55,8 +62,8 @@ Pace PaceOf(const v1::Job& job) {
   if (const uint32_t groups = NumGroups(consistency); groups > 0) {
     pace.contributions = pace.workers;
     pace.updates = groups;
-  } else if (consistency.has_n_softsync()) {
-    pace.contributions = SoftsyncContributions(consistency.n_softsync(), pace.workers);
+  } else {
+    pace.contributions = BufferedContributions(consistency, pace.workers);
   }
   CHECK_GT(pace.batch_size, 0u);
   CHECK_GT(pace.workers, 0u);

@@ -3,6 +3,7 @@
 #define CATCHMENT_COMMON_JOB_ALGORITHM_FACTS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "proto/job.pb.h"
 
@@ -21,11 +22,17 @@ inline bool IsSynchronous(const v1::Consistency& consistency) {
 // are made of contributions in order of arrival.
 uint32_t NumGroups(const v1::Consistency& consistency);
 
-// Returns the number of contributions that make an update while there are `workers` of them.
-uint32_t SoftsyncContributions(const v1::NSoftsync& softsync, uint32_t workers);
-
 // Returns the number of members of each group that an update does not wait for.
 uint32_t BackupWorkers(const v1::Consistency& consistency);
+
+// Returns true if contributions are answered when they arrive, and wait for others from any workers.
+bool IsBuffered(const v1::Consistency& consistency);
+
+// Returns the number of contributions that make an update while `workers` train; 1 if they are not buffered.
+uint32_t BufferedContributions(const v1::Consistency& consistency, uint32_t workers);
+
+// Returns the number of pushes that a worker may be ahead of the slowest one; nothing if that is any number.
+std::optional<uint32_t> StalenessBound(const v1::Consistency& consistency);
 
 // Returns true if gradients are corrected by the move of the center since their workers were sent their
 // weights. Servers then keep what each worker was sent.

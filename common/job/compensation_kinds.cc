@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/consistency_kinds.h"
 
 namespace catchment {
 namespace {
@@ -49,10 +50,9 @@ std::string DescribeInverse(const v1::Job&, const std::string&) {
 }
 
 std::string DescribeNone(const v1::Job& job, const std::string&) {
-  const v1::Consistency& consistency = job.algorithm().consistency();
-  return IsSynchronous(consistency) || consistency.has_quorum()
-             ? "None: every contribution is computed with the current weights."
-             : "Not compensated: a stale contribution counts like a fresh one.";
+  return KindOf(job.algorithm().consistency()).has_staleness
+             ? "Not compensated: a stale contribution counts like a fresh one."
+             : "None: every contribution is computed with the current weights.";
 }
 
 // ------------------------------------------------------------------------ corrections of gradients
@@ -311,7 +311,8 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
 void CheckConsistency(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Consistency& consistency = job.algorithm().consistency();
-  if (KindOf(compensation).needs_each && (consistency.has_grouped() || consistency.has_n_softsync())) {
+  const bool several = NumGroups(consistency) > 0 || IsBuffered(consistency);
+  if (KindOf(compensation).needs_each && several && KindOf(consistency).has_staleness) {
     problems->Add(path,
                   "needs an update for every contribution; set algorithm.consistency to asynchronous {} or "
                   "bounded_staleness {}, or choose open_loop_momentum");
@@ -376,7 +377,7 @@ void CheckCompensation(const v1::Job& job, Problems* problems) {
   for (const std::string& path : Parts(compensation)) {
     if (job.algorithm().contribution().has_elastic()) problems->Add(path, kElasticSendsWeights);
     const v1::Consistency& consistency = job.algorithm().consistency();
-    if (consistency.has_synchronous() || consistency.has_quorum()) {
+    if (!KindOf(consistency).has_staleness) {
       problems->Add(path, absl::StrCat("has no effect with consistency.", KindName(consistency),
                                        ": no contribution is stale; leave it out, or set "
                                        "algorithm.consistency to asynchronous {}"));

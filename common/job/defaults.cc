@@ -4,6 +4,7 @@
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 #include "common/job/compensation_kinds.h"
+#include "common/job/consistency_kinds.h"
 #include "common/job/contribution_kinds.h"
 #include "common/job/data_sources.h"
 #include "common/job/model_shapes.h"
@@ -55,40 +56,6 @@ void FillData(v1::Data* data) {
   if (!data->has_augmentation()) return;
   CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
-}
-
-// Without an overlap every second of grace is one that a worker waits.
-void FillQuorum(const v1::PseudoGradient& contribution, v1::Quorum* quorum) {
-  CATCHMENT_DEFAULT(quorum, minimum, 1);
-  CATCHMENT_DEFAULT(quorum, grace, contribution.overlap_steps() > 0 ? 0.5f : 0);
-  CATCHMENT_DEFAULT(quorum, longest_grace_seconds, 10);
-}
-
-void FillConsistency(v1::Algorithm* algorithm) {
-  v1::Consistency* const consistency = algorithm->mutable_consistency();
-  switch (consistency->kind_case()) {
-    case v1::Consistency::kSynchronous:
-      CATCHMENT_DEFAULT(consistency->mutable_synchronous(), backup_workers, 0);
-      return;
-    case v1::Consistency::kGrouped:
-      CATCHMENT_DEFAULT(consistency->mutable_grouped(), groups, 2);
-      CATCHMENT_DEFAULT(consistency->mutable_grouped(), backup_workers, 0);
-      return;
-    case v1::Consistency::kNSoftsync:
-      if (consistency->n_softsync().amount_case() == v1::NSoftsync::AMOUNT_NOT_SET) {
-        consistency->mutable_n_softsync()->set_n(1);
-      }
-      return;
-    case v1::Consistency::kBoundedStaleness:
-      CATCHMENT_DEFAULT(consistency->mutable_bounded_staleness(), bound, 3);
-      return;
-    case v1::Consistency::kQuorum:
-      return FillQuorum(algorithm->contribution().pseudo_gradient(), consistency->mutable_quorum());
-    case v1::Consistency::kAsynchronous:
-    case v1::Consistency::KIND_NOT_SET:
-      CATCHMENT_DEFAULT(consistency->mutable_asynchronous(), emulated_delay, 0);
-      return;
-  }
 }
 
 void FillWorkerScaling(v1::Job* job) {
@@ -198,7 +165,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   ApplyPreset(preset, job);
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
-  FillConsistency(algorithm);
+  KindOf(algorithm->consistency()).fill_defaults(algorithm->contribution(), algorithm->mutable_consistency());
   FillWorkerScaling(job);
   KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());
   FillCompensation(job);

@@ -11,6 +11,7 @@
 #include "common/base/nearest_name.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
+#include "common/job/consistency_kinds.h"
 #include "common/job/local_steps.h"
 
 namespace catchment {
@@ -178,8 +179,7 @@ void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   v1::Compensation compensation = preset.compensation();
   // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the
   // preset for it.
-  const v1::Consistency& consistency = algorithm->consistency();
-  if (consistency.has_synchronous() || consistency.has_quorum() || algorithm->contribution().has_elastic()) {
+  if (!KindOf(algorithm->consistency()).has_staleness || algorithm->contribution().has_elastic()) {
     compensation.clear_delay_adaptive();
     compensation.clear_step_bound();
   }

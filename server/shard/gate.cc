@@ -16,17 +16,15 @@ uint64_t Clock(const v1::Member& member, absl::Span<const Gate::Finished> finish
 }  // namespace
 
 Gate::Gate(const v1::Algorithm& algorithm)
-    : synchronous_(IsSynchronous(algorithm.consistency())),
+    : consistency_(algorithm.consistency()),
+      synchronous_(IsSynchronous(algorithm.consistency())),
       groups_(NumGroups(algorithm.consistency())),
       backup_workers_(BackupWorkers(algorithm.consistency())),
       quorum_(algorithm.consistency().has_quorum() ? std::make_optional<Quorum>(algorithm) : std::nullopt),
-      softsync_(algorithm.consistency().has_n_softsync()
-                    ? std::make_optional(algorithm.consistency().n_softsync())
-                    : std::nullopt),
+      buffered_(IsBuffered(algorithm.consistency())),
       delay_(algorithm.consistency().asynchronous().emulated_delay()),
       staleness_limit_(algorithm.consistency().asynchronous().staleness_limit()),
-      bounded_(algorithm.consistency().has_bounded_staleness()),
-      staleness_bound_(algorithm.consistency().bounded_staleness().bound()) {}
+      staleness_bound_(StalenessBound(algorithm.consistency())) {}
 
 Gate::Table::Table(const v1::Roster& roster, uint32_t groups)
     : from_version(roster.from_version()),
@@ -130,8 +128,8 @@ void Gate::ForEachActive(uint64_t version, absl::FunctionRef<void(const Arrival&
 uint64_t Gate::SkipTo(uint64_t version) const { return RosterAfter(version)->from_version; }
 
 size_t Gate::Due(size_t waiting) const {
-  if (!softsync_) return waiting > delay_ ? 1 : 0;
-  const size_t batch = SoftsyncContributions(*softsync_, ActiveMembers(0));
+  if (!buffered_) return waiting > delay_ ? 1 : 0;
+  const size_t batch = BufferedContributions(consistency_, ActiveMembers(0));
   return waiting >= batch ? batch : 0;
 }
 
@@ -144,11 +142,12 @@ uint64_t Gate::ClockOf(uint32_t worker, absl::Span<const Finished> finished) con
 uint64_t Gate::HighestClock(absl::Span<const Finished> finished) const {
   const Table* roster = RosterOf(0);
   if (roster == nullptr) return UINT64_MAX;
-  uint64_t slowest = UINT64_MAX - staleness_bound_;
+  const uint32_t bound = staleness_bound_.value_or(0);
+  uint64_t slowest = UINT64_MAX - bound;
   for (const v1::Member& member : roster->members) {
     if (!member.idle()) slowest = std::min(slowest, Clock(member, finished));
   }
-  return slowest + staleness_bound_;
+  return slowest + bound;
 }
 
 const Gate::Table* Gate::RosterOf(uint64_t version) const {

@@ -111,7 +111,7 @@ class Gate {
   // ------------------------------------------------------------------------------------ in order of arrival
 
   // Returns true if contributions are answered when they arrive, and not when they are applied.
-  bool answers_at_once() const { return softsync_.has_value() || delay_ > 0; }
+  bool answers_at_once() const { return buffered_ || delay_ > 0; }
 
   // Returns true if a contribution with this staleness is to be dropped.
   bool IsTooStale(uint64_t tau) const { return staleness_limit_ > 0 && tau >= staleness_limit_; }
@@ -120,7 +120,7 @@ class Gate {
   size_t Due(size_t waiting) const;
 
   // Returns true if workers may be held up by the clocks of others.
-  bool bounded() const { return bounded_; }
+  bool bounded() const { return staleness_bound_.has_value(); }
 
   // The pushes of a worker that a block has finished.
   struct Finished {
@@ -152,15 +152,15 @@ class Gate {
   const Table* RosterOf(uint64_t version) const;
   const Table* RosterAfter(uint64_t version) const;
 
+  const v1::Consistency consistency_;
   const bool synchronous_;  // without backup workers
   const uint32_t groups_;
   const uint32_t backup_workers_;
   const std::optional<Quorum> quorum_;
-  const std::optional<v1::NSoftsync> softsync_;
+  const bool buffered_;
   const uint32_t delay_;
   const uint32_t staleness_limit_;  // 0: none
-  const bool bounded_;
-  const uint32_t staleness_bound_;
+  const std::optional<uint32_t> staleness_bound_;
   uint64_t generation_ = 0;
   std::vector<Table> rosters_;  // by from_version
 };

@@ -23,7 +23,7 @@ Replica::Replica(const v1::Job& job, const ParameterLayout& layout, int index)
     : layout_(layout),
       index_(index),
       num_states_(MakeRule(job)->num_states()),
-      bounded_(job.algorithm().consistency().has_bounded_staleness()) {}
+      bounded_(StalenessBound(job.algorithm().consistency()).has_value()) {}
 
 void Replica::BeginStream() {
   arriving_.reset();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/random.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/presets.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
@@ -98,8 +99,9 @@ bool HasQuorum(const std::string& preset) { return FindPreset(preset)->algorithm
 // Returns the changes with which some presets work with one worker, and give the same result each time.
 std::string ForOneWorker(const std::string& preset) {
   if (HasQuorum(preset)) return "contribution { pseudo_gradient { fragments: 1 overlap_steps: 0 } }";
-  if (preset == "sync_backup") return "consistency { synchronous { backup_workers: 0 } }";
-  return preset == "hybrid" ? "consistency { synchronous {} }" : "";
+  const v1::Consistency& consistency = FindPreset(preset)->algorithm.consistency();
+  if (BackupWorkers(consistency) > 0) return "consistency { synchronous { backup_workers: 0 } }";
+  return NumGroups(consistency) > 1 ? "consistency { synchronous {} }" : "";
 }
 
 // The program computes in double precision, the worker in single.

@@ -5,6 +5,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/consistency_kinds.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 
@@ -22,26 +24,23 @@ std::string Job(const std::string& preset, int workers) {
 
 constexpr uint64_t kMinibatches = kEpochs * 63;  // of 32 samples; the last of an epoch has 16
 
-const v1::Consistency& ConsistencyOf(const std::string& preset) {
-  return FindPreset(preset)->algorithm.consistency();
-}
-bool IsSynchronous(const std::string& preset) {
-  return ConsistencyOf(preset).has_synchronous() && ConsistencyOf(preset).synchronous().backup_workers() == 0;
-}
+const v1::Algorithm& AlgorithmOf(const std::string& preset) { return FindPreset(preset)->algorithm; }
+const v1::Consistency& ConsistencyOf(const std::string& preset) { return AlgorithmOf(preset).consistency(); }
+bool IsSynchronous(const std::string& preset) { return catchment::IsSynchronous(ConsistencyOf(preset)); }
 // Several contributions make an update, at each worker's own pace.
 bool CollectsContributions(const std::string& preset) {
-  return !IsSynchronous(preset) && !ConsistencyOf(preset).has_asynchronous() &&
-         !ConsistencyOf(preset).has_bounded_staleness();
+  const v1::Consistency& consistency = ConsistencyOf(preset);
+  return !IsSynchronous(preset) && (NumGroups(consistency) > 0 || IsBuffered(consistency));
 }
 
 // No contribution is stale: those that would be are dropped.
 bool DropsLate(const std::string& preset) {
-  return ConsistencyOf(preset).has_quorum() || ConsistencyOf(preset).synchronous().backup_workers() > 0;
+  return !IsSynchronous(preset) && !KindOf(ConsistencyOf(preset)).has_staleness;
 }
 
 // Updates are made of several gradients of the same weights.
 bool AveragesGradients(const std::string& preset) {
-  return preset == "sync" || preset == "sync_backup" || preset == "hybrid";
+  return NumGroups(ConsistencyOf(preset)) > 0 && AlgorithmOf(preset).contribution().has_gradient();
 }
 
 class PresetTest : public testing::TestWithParam<std::string> {};
@@ -79,15 +78,15 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
   if (AveragesGradients(GetParam())) {
     EXPECT_GT(summary["noise_trace"], 0.0);
   }
-  if (GetParam() == "sync") {
+  if (AveragesGradients(GetParam()) && IsSynchronous(GetParam())) {
     EXPECT_GE(summary["noise_updates"], uint64_t{summary["updates"]} / 8) << "one in seven";
   }
   if (IsSynchronous(GetParam())) {
     EXPECT_EQ(summary["staleness_max"], 0.0);
-    const uint32_t fragments = FindPreset(GetParam())->algorithm.contribution().pseudo_gradient().fragments();
+    const uint32_t fragments = AlgorithmOf(GetParam()).contribution().pseudo_gradient().fragments();
     EXPECT_EQ(summary["pushes_applied"], 3 * uint64_t{summary["updates"]} * std::max(1u, fragments));
   } else if (CollectsContributions(GetParam())) {
-    if (!FindPreset(GetParam())->algorithm.contribution().has_pseudo_gradient()) {
+    if (!AlgorithmOf(GetParam()).contribution().has_pseudo_gradient()) {
       EXPECT_EQ(uint64_t{summary["pushes_applied"]} + uint64_t{summary["pushes_late"]}, kMinibatches);
     }
     EXPECT_GT(summary["pushes_applied"], summary["updates"]);

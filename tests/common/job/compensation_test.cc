@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency_kinds.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -64,12 +64,10 @@ TEST(Compensation, PresetsHaveTheirs) {
 }
 
 TEST(Compensation, AsynchronousPresetsShrinkOutliers) {
-  const std::set<std::string> weights = {"easgd", "easgd_sync", "eamsgd"};  // they send no gradients
   for (const Preset& preset : Presets()) {
     const v1::Compensation compensation = Filled({"algorithm.preset=" + preset.name, "workers=6"});
-    const v1::Consistency& consistency = preset.algorithm.consistency();
-    const bool waits = consistency.has_synchronous() || consistency.has_quorum();
-    const bool stale = !waits && !weights.contains(preset.name);
+    const bool stale = KindOf(preset.algorithm.consistency()).has_staleness &&
+                       !preset.algorithm.contribution().has_elastic();
     EXPECT_EQ(compensation.has_delay_adaptive(), stale) << preset.name;
     if (!stale) continue;
     EXPECT_EQ(compensation.delay_adaptive().threshold(), 6u) << preset.name;

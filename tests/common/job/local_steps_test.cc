@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
@@ -62,11 +63,12 @@ TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
     EXPECT_TRUE(ApplyOverrides(overrides, &job).ok());
     return FillDefaultsAndValidate(job);
   };
-  for (const char* preset : {"local_sgd", "diloco", "streaming_diloco", "muloco", "fedbuff", "diloco_async",
-                             "decoupled_diloco", "easgd", "easgd_sync", "eamsgd"}) {
-    const auto job = filled({std::string("algorithm.preset=") + preset});
-    ASSERT_TRUE(job.ok()) << preset << ": " << job.status();
-    EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset;
+  for (const Preset& preset : Presets()) {
+    const v1::Contribution& contribution = preset.algorithm.contribution();
+    if (!contribution.has_pseudo_gradient() && !contribution.has_elastic()) continue;
+    const auto job = filled({"algorithm.preset=" + preset.name});
+    ASSERT_TRUE(job.ok()) << preset.name << ": " << job.status();
+    EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset.name;
   }
   // The job's other settings count, and are checked.
   EXPECT_THAT(std::string(filled({"algorithm.preset=diloco",
