@@ -23,15 +23,21 @@ import time
 from pathlib import Path
 
 COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation", "momentum_control",
-                 "momentum_log", "open_loop_momentum", "staleness_factor", "step_bound")
+                 "open_loop_momentum", "staleness_factor", "step_bound")
+QUORUM = ["//tests/server:quorum_test", "//tests/server:shard_quorum_test"]
 
 # Folder, file, or path without a suffix, of rules -> the tests next to it.
 RULES = {
-    **{f"server/shard/{name}": ["//tests/server/compensation/..."] for name in COMPENSATIONS},
-    **{f"server/shard/{name}": ["//tests/server/rules/..."] for name in ("accrued_gradient", "elastic_difference", "rule")},
+    **{f"server/rules/{name}": ["//tests/server/compensation/..."] for name in COMPENSATIONS},
+    **{f"server/rules/{name}": ["//tests/server/rules/..."] for name in ("accrued_gradient", "elastic_difference", "rule")},
+    "server/shard/momentum_log": ["//tests/server/compensation/..."],
     "optim": ["//tests/optim/..."],
-    "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test"],
+    "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test", *QUORUM],
     "server/shard/group.cc": ["//tests/server:group_test"],
+    **{f"server/shard/{name}": QUORUM for name in ("calls", "deadlines", "quorum", "quorum_counts")},
+    "server/shard/push_ledger.cc": ["//tests/server:push_ledger_test"],
+    "common/job/parameter_layout.cc": ["//tests/common/layout/..."],
+    "common/codec": ["//tests/common/codec/..."],
     "common/job/worker_scaling.cc": ["//tests/server:worker_scaling_test"],
     "worker/algorithms": ["//tests/worker/algorithms/..."],
     "common/job/learning_rate.cc": ["//tests/common/job:learning_rate_test", "//tests/common/job:learning_rate_golden_test"],
@@ -91,7 +97,10 @@ def sources(root):
     for rule, tests in RULES.items():
         path = root / rule
         files = path.glob("*.[ch]*") if path.is_dir() else [path] if path.suffix else path.parent.glob(f"{path.name}.[ch]*")
-        for file in sorted(files):
+        files = sorted(file for file in files if file.exists())
+        if not files:
+            sys.exit(f"{rule}: there is no such file; name in RULES where its lines are now")
+        for file in files:
             yield file, tests
 
 
