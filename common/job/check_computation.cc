@@ -25,7 +25,7 @@ void CheckLossScale(const v1::Computation& computation, Problems* problems) {
 
 void RequireFloat16(bool is_set, const std::string& path, Problems* problems) {
   if (!is_set) return;
-  problems->Add(path,
+  problems->Add(path, Reason::kUnused,
                 "belongs to precision FLOAT16, whose gradients may overflow; leave it out, or set "
                 "computation.precision to FLOAT16");
 }

@@ -37,17 +37,19 @@ void CheckTestSamples(const v1::Job& job, Problems* problems) {
     std::vector<std::string> fields = EndingFields(evaluation);
     if (evaluation.keep_best()) fields.push_back("evaluation.keep_best");
     for (const std::string& field : fields) {
-      problems->Add(field, absl::StrCat("follows the test set's scores, and ", reason, "; leave it out"));
+      problems->Add(field, Reason::kUnused,
+                    absl::StrCat("follows the test set's scores, and ", reason, "; leave it out"));
     }
     return;
   }
   if (HasClasses(job.data())) return;
   if (evaluation.has_target_accuracy()) {
-    problems->Add("evaluation.target_accuracy",
+    problems->Add("evaluation.target_accuracy", Reason::kUnused,
                   "is a fraction of the test samples, but these have no classes; set evaluation.target_loss");
   }
   if (evaluation.best_by() == v1::Evaluation::ACCURACY) {
-    problems->Add("evaluation.best_by", "is ACCURACY, but test samples have no classes; set it to LOSS");
+    problems->Add("evaluation.best_by", Reason::kConflict,
+                  "is ACCURACY, but test samples have no classes; set it to LOSS");
   }
 }
 
@@ -58,7 +60,7 @@ void CheckEvaluation(const v1::Job& job, Problems* problems) {
   CheckTestSamples(job, problems);
   if (!job.deterministic()) return;
   for (const std::string& field : EndingFields(job.evaluation())) {
-    problems->Add(field,
+    problems->Add(field, Reason::kConflict,
                   "ends training by an evaluation, and deterministic is true; evaluations run concurrently "
                   "with training and end at different times in each run; leave it out, or set "
                   "deterministic to false");

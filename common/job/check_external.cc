@@ -28,7 +28,7 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
   for (int i = 0; i < model.tensors_size(); ++i) {
     const v1::ExternalTensor& tensor = model.tensors(i);
     const std::string path = absl::StrCat("model.external.tensors[", i, "]");
-    if (tensor.name().empty()) problems->Add(path + ".name", "is required");
+    if (tensor.name().empty()) problems->Add(path + ".name", Reason::kMissing, "is required");
     problems->Require(names.insert(tensor.name()).second, path + ".name", tensor.name(),
                       "must be unique; list a parameter that two modules share once");
     problems->Require(tensor.name() != "__metadata__", path + ".name", tensor.name(),
@@ -36,7 +36,7 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
     total += CheckShape(tensor, path, problems);
   }
   if (total > kMaxParameters) {
-    problems->Add("model.external.tensors",
+    problems->Add("model.external.tensors", Reason::kRange,
                   absl::StrCat("have more than ", kMaxParameters, " values together; that is the most"));
   }
 }
@@ -46,19 +46,19 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
 void CheckExternal(const v1::Job& job, Problems* problems) {
   if (!job.data().has_external()) {
     problems->Add(
-        "model.external",
+        "model.external", Reason::kNeeds,
         "its program also loads the samples; use it only with data { external { train_samples: N } }");
     return;
   }
   if (!job.model().has_external()) {
-    problems->Add("data.external",
+    problems->Add("data.external", Reason::kNeeds,
                   "has samples that a program loads; use it only with model { external { ... } }");
     return;
   }
   CheckTensors(job.model().external(), problems);
   if (job.model().initial_weights().empty()) {
     problems->Add(
-        "model.initial_weights",
+        "model.initial_weights", Reason::kMissing,
         "is required with model.external: a safetensors file with the weights that training starts from");
   }
   const uint64_t samples = job.data().external().train_samples();

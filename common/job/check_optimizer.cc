@@ -30,8 +30,9 @@ bool CheckChoiceHas(const std::string& path, bool set, const std::string& by, co
                     const std::vector<std::string>& owners, Problems* problems) {
   if (std::find(owners.begin(), owners.end(), choice) != owners.end()) return true;
   if (!set) return false;
-  problems->Add(path, absl::StrCat("belongs to ", Join(owners, "and"), "; ", choice,
-                                   " has none, leave it out or set ", by, " to ", Join(owners, "or")));
+  problems->Add(path, Reason::kUnused,
+                absl::StrCat("belongs to ", Join(owners, "and"), "; ", choice,
+                             " has none, leave it out or set ", by, " to ", Join(owners, "or")));
   return false;
 }
 
@@ -87,7 +88,7 @@ bool CheckDecayHas(const std::string& field, bool set, Decay decay, const std::v
 void CheckKindFields(const v1::Optimizer& optimizer, Problems* problems) {
   for (const KindField& field : kKindFields) CheckKindField(field, optimizer, problems);
   if (optimizer.kind() == v1::Optimizer::SGD && optimizer.nesterov() && optimizer.momentum() == 0) {
-    problems->Add("optimizer.nesterov",
+    problems->Add("optimizer.nesterov", Reason::kNeeds,
                   "is true and momentum is 0; Nesterov's step looks ahead along the momentum: "
                   "set momentum above 0, or leave nesterov out");
   }
@@ -98,7 +99,7 @@ void CheckDecayAndClipping(const v1::Optimizer& optimizer, Problems* problems) {
   problems->Require(decay >= 0 && std::isfinite(decay), "optimizer.weight_decay", decay,
                     "must be a number, 0 or above");
   if (optimizer.kind() == v1::Optimizer::ADAMW && optimizer.learning_rate() * decay >= 1) {
-    problems->Add("optimizer.weight_decay",
+    problems->Add("optimizer.weight_decay", Reason::kConflict,
                   absl::StrCat("is ", decay, "; with learning_rate ", optimizer.learning_rate(),
                                " one step removes all of the weights: their product must be below 1"));
   }
@@ -166,7 +167,7 @@ void CheckMomentumCycle(const v1::Optimizer& optimizer, Problems* problems) {
                     most = optimizer.has_beta1() ? "beta1" : "momentum";
   const float highest = optimizer.has_beta1() ? optimizer.beta1() : optimizer.momentum();
   if (highest <= 0) {
-    return problems->Add(path,
+    return problems->Add(path, Reason::kNeeds,
                          "lowers the momentum at the peak of the learning rate, but there is none; set "
                          "optimizer.momentum above 0 with a kind that has it, or leave it out");
   }
@@ -178,23 +179,23 @@ void CheckMomentumCycle(const v1::Optimizer& optimizer, Problems* problems) {
 // The optimizer of elastic averaging runs on the workers, between exchanges with the center.
 void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
   if (optimizer.kind() != v1::Optimizer::SGD) {
-    problems->Add("optimizer.kind",
+    problems->Add("optimizer.kind", Reason::kConflict,
                   absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()),
                                "; must be SGD with contribution "
                                "elastic: it moves each worker's own weights, and an exchange moves these, so "
                                "its running averages no longer describe them; for ",
                                v1::Optimizer::Kind_Name(optimizer.kind()), " use preset sync or downpour"));
   } else if (optimizer.momentum() > 0 && !optimizer.nesterov()) {
-    problems->Add("optimizer.momentum",
+    problems->Add("optimizer.momentum", Reason::kConflict,
                   absl::StrCat("is ", optimizer.momentum(),
                                " without nesterov; with contribution elastic momentum is "
                                "Nesterov's (EAMSGD): set nesterov to true, or momentum to 0 (EASGD)"));
   }
   const std::string hint =
       "does not belong to contribution elastic, whose workers move by plain gradients; leave it out";
-  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", hint);
-  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", hint);
-  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", hint);
+  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", Reason::kConflict, hint);
+  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", Reason::kConflict, hint);
+  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", Reason::kConflict, hint);
 }
 
 }  // namespace

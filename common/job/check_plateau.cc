@@ -21,17 +21,19 @@ void CheckPlateau(const v1::Job& job, Problems* problems) {
   const std::string path = "optimizer.schedule.decay";
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (KindOf(contribution).workers_apply_learning_rate) {
-    problems->Add(path,
+    problems->Add(path, Reason::kConflict,
                   absl::StrCat("is PLATEAU, which only the servers can follow; with contribution ",
                                KindName(contribution), " the learning rate is the workers'", kElsewhere));
   }
   if (const std::string reason = WhyNoTestSamples(job.data()); !reason.empty()) {
-    problems->Add(path, absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));
+    problems->Add(path, Reason::kNeeds,
+                  absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));
   }
   if (job.deterministic()) {
-    problems->Add(path, absl::StrCat("is PLATEAU and deterministic is true; evaluations run concurrently "
-                                     "with training and end at different times in each run",
-                                     kElsewhere, ", or deterministic to false"));
+    problems->Add(path, Reason::kConflict,
+                  absl::StrCat("is PLATEAU and deterministic is true; evaluations run concurrently "
+                               "with training and end at different times in each run",
+                               kElsewhere, ", or deterministic to false"));
   }
 }
 

@@ -24,7 +24,7 @@ void CheckTarget(const v1::FileDataset& table, Problems* problems) {
     return problems->Within<uint32_t>(1, kMaxOutputs, "data.table.targets", table.targets());
   if (table.has_classes())
     return problems->Within<uint32_t>(2, kMaxOutputs, "data.table.classes", table.classes());
-  problems->Add("data.table",
+  problems->Add("data.table", Reason::kMissing,
                 "has neither classes nor targets; set classes to the number of classes, or targets to the "
                 "number of real numbers to predict for a sample");
 }
@@ -37,7 +37,7 @@ void CheckCount(const v1::FileDataset& table, const std::string& path,
                          : shape.is_sequence()            ? shape.width
                                                           : shape.channels;
   if (values.size() <= 1 || values.size() == groups) return;
-  problems->Add(path,
+  problems->Add(path, Reason::kRange,
                 absl::StrCat("has ", values.size(), " numbers; must have 1, or ", groups, ", one for each ",
                              shape.kind == SampleKind::kImage ? "channel"
                              : shape.is_sequence()            ? "value of a step"
@@ -61,10 +61,12 @@ bool SaysItsShape(const v1::FileDataset& table) {
 }
 
 void CheckTable(const v1::FileDataset& table, Problems* problems) {
-  if (table.train().empty()) problems->Add("data.table.train", "is empty; name at least one file");
+  if (table.train().empty())
+    problems->Add("data.table.train", Reason::kMissing, "is empty; name at least one file");
   for (const auto* names : {&table.train(), &table.test()}) {
     if (std::count(names->begin(), names->end(), "") > 0) {
-      problems->Add(names == &table.train() ? "data.table.train" : "data.table.test", "has an empty name");
+      problems->Add(names == &table.train() ? "data.table.train" : "data.table.test", Reason::kMissing,
+                    "has an empty name");
     }
   }
   CheckTarget(table, problems);
@@ -72,7 +74,7 @@ void CheckTable(const v1::FileDataset& table, Problems* problems) {
     CheckNormalization(table, problems);
   } else {
     problems->Add(
-        "data.table.shape",
+        "data.table.shape", Reason::kRange,
         absl::StrCat(
             "has ", table.shape_size(),
             " numbers; must be of 1 (values), 2 (steps, values) or 3 (channels, height, width), each "
@@ -80,10 +82,11 @@ void CheckTable(const v1::FileDataset& table, Problems* problems) {
             kMaxValues, " values"));
   }
   if (table.features().empty())
-    problems->Add("data.table.features", "is empty; leave it out for \"features\"");
-  if (table.labels().empty()) problems->Add("data.table.labels", "is empty; leave it out for \"labels\"");
+    problems->Add("data.table.features", Reason::kMissing, "is empty; leave it out for \"features\"");
+  if (table.labels().empty())
+    problems->Add("data.table.labels", Reason::kMissing, "is empty; leave it out for \"labels\"");
   if (table.features() == table.labels()) {
-    problems->Add("data.table.labels",
+    problems->Add("data.table.labels", Reason::kConflict,
                   absl::StrCat("is \"", table.labels(), "\", and so is data.table.features"));
   }
   problems->Require(v1::FileDataset::LabelColumns_IsValid(table.label_columns()), "data.table.label_columns",

@@ -71,7 +71,8 @@ void CheckDelay(const v1::Job& job, const std::string& path, Problems* problems)
   if (delay.adaptive()) {
     problems->BelowOne(path + ".decay", delay.decay());
   } else if (delay.has_decay()) {
-    problems->Add(path + ".decay", "belongs to the adaptive kind; leave it out, or set adaptive to true");
+    problems->Add(path + ".decay", Reason::kUnused,
+                  "belongs to the adaptive kind; leave it out, or set adaptive to true");
   }
 }
 
@@ -149,7 +150,7 @@ void FillDelayedNesterov(uint32_t workers, v1::Compensation* compensation) {
 void CheckDelayedNesterov(const v1::Job& job, const std::string& path, Problems* problems) {
   problems->AtLeast<uint32_t>(1, path + ".every", job.algorithm().compensation().delayed_nesterov().every());
   if (!job.optimizer().nesterov()) {
-    problems->Add(path,
+    problems->Add(path, Reason::kNeeds,
                   "delays Nesterov momentum; set optimizer.kind to SGD, optimizer.momentum above 0 and "
                   "optimizer.nesterov to true");
   }
@@ -283,10 +284,10 @@ void CheckOf(const v1::Job& job, Problems* problems) {
   const bool has_factor = Scales(compensation), elastic = job.algorithm().contribution().has_elastic();
   if (compensation.of() == v1::Compensation::OF_UNSET) return;
   if (elastic && !(has_factor && compensation.of() == v1::Compensation::STEP)) {
-    problems->Add(absl::StrCat(kPath, "of"), kElasticSendsWeights);
+    problems->Add(absl::StrCat(kPath, "of"), Reason::kConflict, kElasticSendsWeights);
   } else if (!has_factor) {
     problems->Add(
-        absl::StrCat(kPath, "of"),
+        absl::StrCat(kPath, "of"), Reason::kUnused,
         "selects what the staleness factor multiplies, but the job has no such factor; leave it out, "
         "or set delay_adaptive {}, inverse {}, power {} or exponential {}");
   }
@@ -296,13 +297,13 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (KindOf(compensation).corrects_gradients && !contribution.has_gradient()) {
-    problems->Add(path,
+    problems->Add(path, Reason::kNeeds,
                   "needs contribution gradient: it estimates the gradient at the current weights, but these "
                   "workers do not send gradients; leave it out, or choose inverse, power or exponential");
   } else if (KindOf(compensation).corrects_gradients &&
              job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
-        "compression.pull",
+        "compression.pull", Reason::kConflict,
         absl::StrCat("is ", v1::Compression::Codec_Name(job.compression().pull()), "; must be FLOAT32 with ",
                      path, ", which compares the center with the exact weights that a worker was sent"));
   }
@@ -313,7 +314,7 @@ void CheckConsistency(const v1::Job& job, const std::string& path, Problems* pro
   const v1::Consistency& consistency = job.algorithm().consistency();
   const bool several = NumGroups(consistency) > 0 || IsBuffered(consistency);
   if (KindOf(compensation).needs_each && several && KindOf(consistency).has_staleness) {
-    problems->Add(path,
+    problems->Add(path, Reason::kNeeds,
                   "needs an update for every contribution; set algorithm.consistency to asynchronous {} or "
                   "bounded_staleness {}, or choose open_loop_momentum");
   }
@@ -325,18 +326,18 @@ void CheckMomentum(const v1::Job& job, const std::string& path, Problems* proble
   const CompensationKind& kind = KindOf(job.algorithm().compensation());
   if (kind.sets_momentum && optimizer.schedule().has_min_momentum()) {
     problems->Add(
-        "optimizer.schedule.min_momentum",
+        "optimizer.schedule.min_momentum", Reason::kConflict,
         absl::StrCat("cannot be combined with ", path, ", which sets the momentum; leave one of them out"));
   }
   if (has_momentum) return;
   if (kind.sets_momentum) {
-    problems->Add(path,
+    problems->Add(path, Reason::kNeeds,
                   "sets the momentum of SGD; set optimizer.kind to SGD and optimizer.momentum to the value "
                   "for training "
                   "without staleness, above 0");
   } else if (kind.reads_momentum) {
     problems->Add(
-        path,
+        path, Reason::kNeeds,
         "measures gaps in steps of SGD's momentum; set optimizer.kind to SGD and optimizer.momentum "
         "above 0");
   }
@@ -375,12 +376,14 @@ void CheckCompensation(const v1::Job& job, Problems* problems) {
   CheckBeside(job, problems);
   CheckOf(job, problems);
   for (const std::string& path : Parts(compensation)) {
-    if (job.algorithm().contribution().has_elastic()) problems->Add(path, kElasticSendsWeights);
+    if (job.algorithm().contribution().has_elastic())
+      problems->Add(path, Reason::kConflict, kElasticSendsWeights);
     const v1::Consistency& consistency = job.algorithm().consistency();
     if (!KindOf(consistency).has_staleness) {
-      problems->Add(path, absl::StrCat("has no effect with consistency.", KindName(consistency),
-                                       ": no contribution is stale; leave it out, or set "
-                                       "algorithm.consistency to asynchronous {}"));
+      problems->Add(path, Reason::kUnused,
+                    absl::StrCat("has no effect with consistency.", KindName(consistency),
+                                 ": no contribution is stale; leave it out, or set "
+                                 "algorithm.consistency to asynchronous {}"));
     }
   }
   if (compensation.has_none()) return;

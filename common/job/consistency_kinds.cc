@@ -20,7 +20,7 @@ void CheckBackupWorkers(const v1::Job& job, const std::string& path, Problems* p
   const uint32_t smallest = WorkersOf(job) / std::max(1u, groups);
   if (backup_workers < smallest) return;
   problems->Add(
-      absl::StrCat(path, ".backup_workers"),
+      absl::StrCat(path, ".backup_workers"), Reason::kRange,
       absl::StrCat("is ", backup_workers, ", and ", groups == 1 ? "the job has " : "the smallest group has ",
                    smallest, smallest == 1 ? " worker" : " workers",
                    "; must be below that, so that at least one contribution counts"));
@@ -72,13 +72,14 @@ void FillGrouped(const v1::Contribution&, v1::Consistency* consistency) {
 void CheckGrouped(const v1::Job& job, const std::string& path, Problems* problems) {
   const uint32_t groups = job.algorithm().consistency().grouped().groups();
   if (groups < 2) {
-    problems->Add(path + ".groups",
+    problems->Add(path + ".groups", Reason::kRange,
                   absl::StrCat("is ", groups, "; must be at least 2; set algorithm.consistency to ",
                                groups == 1 ? "synchronous {}" : "asynchronous {}", " instead"));
   } else if (groups > WorkersOf(job)) {
-    problems->Add(path + ".groups", absl::StrCat("is ", groups, ", and workers is ", WorkersOf(job),
-                                                 "; every group needs a worker: lower it, raise workers, or "
-                                                 "set algorithm.consistency to synchronous {}"));
+    problems->Add(path + ".groups", Reason::kRange,
+                  absl::StrCat("is ", groups, ", and workers is ", WorkersOf(job),
+                               "; every group needs a worker: lower it, raise workers, or "
+                               "set algorithm.consistency to synchronous {}"));
   } else {
     CheckBackupWorkers(job, path, problems);
   }
@@ -140,17 +141,17 @@ void CheckStalenessLimit(const v1::Job& job, const std::string& path, Problems* 
   const v1::Asynchronous& asynchronous = job.algorithm().consistency().asynchronous();
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (asynchronous.staleness_limit() == 0) {
-    problems->Add(path,
+    problems->Add(path, Reason::kRange,
                   "is 0, which drops every contribution; must be at least 1; leave it out for no limit");
   } else if (asynchronous.emulated_delay() > 0) {
     problems->Add(
-        path,
+        path, Reason::kConflict,
         "cannot be combined with emulated_delay, which applies contributions long after answering them; "
         "leave one of them out");
   } else if (contribution.has_gradient() &&
              contribution.gradient().fetch_period() != contribution.gradient().push_period()) {
     problems->Add(
-        path,
+        path, Reason::kNeeds,
         "needs a fetch_period that equals push_period: a worker whose contribution is dropped continues "
         "with the newest weights");
   }
@@ -202,7 +203,7 @@ void CheckGrace(const v1::Algorithm& algorithm, const std::string& path, Problem
   problems->Positive(absl::StrCat(path, ".longest_grace_seconds"), quorum.longest_grace_seconds());
   if (quorum.grace() > 0 && algorithm.contribution().pseudo_gradient().overlap_steps() == 0) {
     problems->Add(
-        absl::StrCat(path, ".grace"),
+        absl::StrCat(path, ".grace"), Reason::kNeeds,
         absl::StrCat("is ", quorum.grace(),
                      ", a part of the overlap, and workers wait for their answers at once; set it to "
                      "0, or algorithm.contribution.pseudo_gradient.overlap_steps above 0"));
@@ -215,14 +216,15 @@ void CheckQuorum(const v1::Job& job, const std::string& path, Problems* problems
                              algorithm.consistency().quorum().minimum());
   if (!algorithm.contribution().has_pseudo_gradient()) {
     return problems->Add(
-        path, absl::StrCat("cannot be combined with contribution ", KindName(algorithm.contribution()),
-                           ": a called worker would send a part of a minibatch's sum; set "
-                           "algorithm.contribution to pseudo_gradient {}, or algorithm.consistency to "
-                           "synchronous { backup_workers: 1 }"));
+        path, Reason::kConflict,
+        absl::StrCat("cannot be combined with contribution ", KindName(algorithm.contribution()),
+                     ": a called worker would send a part of a minibatch's sum; set "
+                     "algorithm.contribution to pseudo_gradient {}, or algorithm.consistency to "
+                     "synchronous { backup_workers: 1 }"));
   }
   CheckGrace(algorithm, path, problems);
   if (job.deterministic()) {
-    problems->Add(path,
+    problems->Add(path, Reason::kConflict,
                   "makes updates of the contributions that are in at a time, and deterministic is true; set "
                   "algorithm.consistency to synchronous {}, or deterministic to false");
   }

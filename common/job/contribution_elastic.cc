@@ -33,7 +33,7 @@ void Check(const v1::Job& job, Problems* problems) {
   const uint32_t together = (job.workers() + groups - 1) / groups;
   // Half a unit in the last place for 1.0f / workers.
   if (rate <= 1 && rate * together > 1 + 1e-6) {
-    problems->Add(path + ".moving_rate",
+    problems->Add(path + ".moving_rate", Reason::kRange,
                   absl::StrCat("is ", rate, " with ", job.workers(), " workers; must be at most ", groups,
                                " / workers with consistency.", KindName(job.algorithm().consistency()),
                                ": the center would move beyond the workers' mean"));

@@ -27,11 +27,11 @@ void CheckServers(const v1::Optimizer& optimizer, const std::string& path, Probl
   const std::string hint =
       "does not belong to contribution energy_matching, which pushes moves of the center and not gradients; "
       "leave it out";
-  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", hint);
-  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", hint);
-  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", hint);
+  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", Reason::kConflict, hint);
+  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", Reason::kConflict, hint);
+  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", Reason::kConflict, hint);
   if (optimizer.worker_scaling() != v1::Optimizer::NO_SCALING) {
-    problems->Add("optimizer.worker_scaling", hint);
+    problems->Add("optimizer.worker_scaling", Reason::kConflict, hint);
   }
 }
 
@@ -44,20 +44,20 @@ void Check(const v1::Job& job, Problems* problems) {
   CheckServers(job.optimizer(), path, problems);
   if (job.algorithm().consistency().has_synchronous()) {
     problems->Add(
-        "algorithm.consistency.synchronous",
+        "algorithm.consistency.synchronous", Reason::kConflict,
         "cannot be combined with contribution energy_matching: in synchronous mode there are no concurrent "
         "updates to compensate for; set algorithm.consistency to asynchronous {}, or use contribution "
         "look_ahead");
   }
   if (!job.algorithm().compensation().has_none()) {
     problems->Add(
-        "algorithm.compensation",
+        "algorithm.compensation", Reason::kConflict,
         "must be none {} with contribution energy_matching, which compensates for concurrent updates itself; "
         "leave it out");
   }
   if (job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
-        "compression.pull",
+        "compression.pull", Reason::kConflict,
         absl::StrCat(
             "is ", v1::Compression::Codec_Name(job.compression().pull()),
             "; must be FLOAT32 with contribution energy_matching: between two pulls the center moves "

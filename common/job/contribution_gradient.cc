@@ -26,7 +26,7 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
   problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
   if (gradient.mean() && gradient.push_period() == 1) {
-    problems->Add(path + ".mean",
+    problems->Add(path + ".mean", Reason::kNeeds,
                   "is true and push_period is 1: one gradient is its own mean; set push_period to the number "
                   "of minibatches in an update, or leave mean out");
   }
@@ -35,7 +35,7 @@ void Check(const v1::Job& job, Problems* problems) {
                     "must be a number, 0 or above");
   if (groups > 0 && gradient.fetch_period() != gradient.push_period()) {
     problems->Add(
-        path + ".fetch_period",
+        path + ".fetch_period", Reason::kConflict,
         absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
                      "; they must be equal with consistency.", KindName(job.algorithm().consistency()),
                      ": every worker of a ", groups == 1 ? "synchronous" : "group's",
@@ -44,7 +44,7 @@ void Check(const v1::Job& job, Problems* problems) {
   }
   if (local > 0 && gradient.fetch_period() == 1) {
     problems->Add(
-        path + ".local_learning_rate",
+        path + ".local_learning_rate", Reason::kNeeds,
         absl::StrCat("is ", local, "; it needs ", groups > 0 ? "push_period" : "fetch_period",
                      " above 1: with 1 the weights are fetched after every step, and the local step is "
                      "lost"));

@@ -21,10 +21,11 @@ void CheckServersAreSgd(const v1::Optimizer& optimizer, const std::string& contr
                                        "would count it twice; the workers' is algorithm.contribution.",
                                        contribution, ".momentum");
   if (optimizer.kind() != v1::Optimizer::SGD) {
-    problems->Add("optimizer.kind",
+    problems->Add("optimizer.kind", Reason::kConflict,
                   absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()), "; must be SGD", why));
   } else if (optimizer.momentum() != 0) {
-    problems->Add("optimizer.momentum", absl::StrCat("is ", optimizer.momentum(), "; must be 0", why));
+    problems->Add("optimizer.momentum", Reason::kConflict,
+                  absl::StrCat("is ", optimizer.momentum(), "; must be 0", why));
   }
 }
 

@@ -28,16 +28,17 @@ void CheckStreaming(const v1::Job& job, const std::string& path, Problems* probl
   const v1::Consistency& consistency = job.algorithm().consistency();
   problems->Within<uint32_t>(1, std::max(1u, config.local_steps()), path + ".fragments", config.fragments());
   if (config.overlap_steps() > 0 && config.overlap_steps() >= config.local_steps()) {
-    problems->Add(path + ".overlap_steps",
+    problems->Add(path + ".overlap_steps", Reason::kRange,
                   absl::StrCat("is ", config.overlap_steps(),
                                ", so that a fragment would be sent again "
                                "before its answer is used; must be below local_steps, ",
                                config.local_steps()));
   }
   if (!(config.blend() >= 0 && config.blend() < 1)) {
-    problems->Add(path + ".blend", absl::StrCat("is ", Short(config.blend()), "; must be in [0, 1)"));
+    problems->Add(path + ".blend", Reason::kRange,
+                  absl::StrCat("is ", Short(config.blend()), "; must be in [0, 1)"));
   } else if (config.blend() > 0 && config.overlap_steps() == 0) {
-    problems->Add(path + ".blend",
+    problems->Add(path + ".blend", Reason::kNeeds,
                   absl::StrCat("is ", Short(config.blend()),
                                ", but without overlap_steps a worker has made "
                                "no steps that an answer could be blended with; set overlap_steps, or leave "
@@ -50,7 +51,7 @@ void CheckStreaming(const v1::Job& job, const std::string& path, Problems* probl
                                       {".overlap_steps", config.overlap_steps() > 0}}) {
     if (!is_set) continue;
     problems->Add(
-        path + field,
+        path + field, Reason::kNeeds,
         "needs algorithm.consistency synchronous {} without backup workers, asynchronous {} without "
         "emulated_delay, or quorum {}; set one of them, or leave it out");
   }
@@ -63,31 +64,33 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, path + ".local_steps", config.local_steps());
   CheckStreaming(job, path, problems);
   if (config.steps_by_speed() && !job.algorithm().consistency().has_asynchronous()) {
-    problems->Add(path + ".steps_by_speed",
+    problems->Add(path + ".steps_by_speed", Reason::kNeeds,
                   "is true, but only with algorithm.consistency asynchronous {} may workers make different "
                   "numbers of steps; leave it out, or set algorithm.consistency to asynchronous {}");
   }
   // Rewrites "optimizer.kind" in paths and hints to the path of the local optimizer.
   Problems of_local;
   CheckOptimizer(local, /*elastic=*/false, &of_local);
-  for (const std::string& line : of_local.lines()) {
-    problems->AddLines(absl::StrReplaceAll(line, {{"optimizer.", path + ".local_optimizer."}}));
-  }
+  const auto of_worker = [&path](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"optimizer.", path + ".local_optimizer."}});
+  };
+  for (const Problem& problem : of_local.list())
+    problems->Add(of_worker(problem.path), problem.reason, of_worker(problem.text));
   if (NeedsWholeTensors(local)) {
     problems->Add(
-        path + ".local_optimizer.kind",
+        path + ".local_optimizer.kind", Reason::kRange,
         absl::StrCat("is ", v1::Optimizer::Kind_Name(local.kind()),
                      ", which is for the large batches of many workers together; must be ",
                      ListOptimizerKinds([](const OptimizerKind& kind) { return !kind.whole_tensors; })));
   }
   if (local.worker_scaling() != v1::Optimizer::NO_SCALING) {
-    problems->Add(path + ".local_optimizer.worker_scaling",
+    problems->Add(path + ".local_optimizer.worker_scaling", Reason::kUnused,
                   "between two rounds each worker trains alone, so the number of workers does not matter; "
                   "leave it out, or set "
                   "optimizer.worker_scaling");
   }
   if (local.schedule().decay() == v1::Schedule::PLATEAU) {
-    problems->Add(path + ".local_optimizer.schedule.decay",
+    problems->Add(path + ".local_optimizer.schedule.decay", Reason::kConflict,
                   "is PLATEAU, which only the servers can follow; set it to COSINE or STEP, or "
                   "optimizer.schedule.decay to PLATEAU");
   }

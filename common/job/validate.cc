@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
@@ -38,11 +39,14 @@ bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '-' || c ==
 
 void CheckName(const std::string& name, Problems* problems) {
   if (!std::all_of(name.begin(), name.end(), IsNameCharacter)) {
-    problems->Add("name", absl::StrCat("\"", name, "\" may have letters, digits, '-', '_' and '.' only"));
+    problems->Add("name", Reason::kRange,
+                  absl::StrCat("\"", name, "\" may have letters, digits, '-', '_' and '.' only"));
   }
-  if (name[0] == '.') problems->Add("name", absl::StrCat("\"", name, "\" must not begin with '.'"));
+  if (name[0] == '.')
+    problems->Add("name", Reason::kRange, absl::StrCat("\"", name, "\" must not begin with '.'"));
   if (name.size() > kMaxNameLength) {
-    problems->Add("name", absl::StrCat("has ", name.size(), " characters; at most ", kMaxNameLength));
+    problems->Add("name", Reason::kRange,
+                  absl::StrCat("has ", name.size(), " characters; at most ", kMaxNameLength));
   }
 }
 
@@ -84,7 +88,8 @@ void CheckJob(const v1::Job& job, Problems* problems) {
 void CheckAugmentation(const v1::Data& data, Problems* problems) {
   const SampleShape shape = ShapeOf(data).input;
   if (data.has_synthetic() || shape.kind != SampleKind::kImage) {
-    return problems->Add("data.augmentation", "is for images; this data has none, leave it out");
+    return problems->Add("data.augmentation", Reason::kUnused,
+                         "is for images; this data has none, leave it out");
   }
   problems->Require(data.augmentation().crop_padding() < std::min(shape.height, shape.width),
                     "data.augmentation.crop_padding", data.augmentation().crop_padding(),
@@ -94,7 +99,7 @@ void CheckAugmentation(const v1::Data& data, Problems* problems) {
 void CheckData(const v1::Job& job, Problems* problems) {
   const v1::Data& data = job.data();
   if (data.source_case() == v1::Data::SOURCE_NOT_SET) {
-    return problems->Add("data", "has no source; give one of " + ListDataSources());
+    return problems->Add("data", Reason::kMissing, "has no source; give one of " + ListDataSources());
   }
   if (const auto check = SourceOf(data).check; check != nullptr) check(job, problems);
   if (data.has_augmentation() && (!data.has_table() || SaysItsShape(data.table()))) {
@@ -105,9 +110,11 @@ void CheckData(const v1::Job& job, Problems* problems) {
 // One without the other has nothing to compute with, or nothing to compute.
 void CheckSynthetic(const v1::Job& job, Problems* problems) {
   if (!job.data().has_synthetic()) {
-    problems->Add("model.synthetic", "does not read samples; use it only with data { synthetic {} }");
+    problems->Add("model.synthetic", Reason::kNeeds,
+                  "does not read samples; use it only with data { synthetic {} }");
   } else if (!job.model().has_synthetic()) {
-    problems->Add("data.synthetic", "has samples without content; use it only with model { synthetic {} }");
+    problems->Add("data.synthetic", Reason::kNeeds,
+                  "has samples without content; use it only with model { synthetic {} }");
   }
   const v1::SyntheticModel& model = job.model().synthetic();
   problems->Within<double>(0, kMaxStepMs, "model.synthetic.step_ms", model.step_ms());
@@ -136,7 +143,7 @@ void CheckModel(v1::Job* job, Problems* problems) {
   if (job->data().has_table() && !SaysItsShape(job->data().table())) return;
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.target);
-  if (!layers.ok()) return problems->AddLines(std::string(layers.status().message()));
+  if (!layers.ok()) return problems->AddLines(layers.status().message(), Reason::kModel);
   auto next = layers->begin();
   NameLayers(job->mutable_model()->mutable_layers(), &next);
 }
@@ -153,19 +160,20 @@ void CheckErrorFeedback(const v1::Compression& compression, Problems* problems) 
   if (compression.push() == v1::Compression::TOP_K) {
     problems->Require(fraction > 0 && fraction <= 1, path, fraction, "must be in (0, 1]");
   } else if (compression.has_top_k_fraction()) {
-    problems->Add(path, "belongs to push TOP_K; leave it out, or set compression.push to TOP_K");
+    problems->Add(path, Reason::kUnused,
+                  "belongs to push TOP_K; leave it out, or set compression.push to TOP_K");
   }
   const float decay = compression.residual_decay();
   if (HasErrorFeedback(compression.push())) {
     problems->Require(decay > 0 && decay <= 1, "compression.residual_decay", decay, "must be in (0, 1]");
   } else if (compression.has_residual_decay()) {
-    problems->Add("compression.residual_decay",
+    problems->Add("compression.residual_decay", Reason::kUnused,
                   "belongs to codecs with error feedback; leave it out, or set compression.push to TOP_K, "
                   "INT8, E2M1 or E3M0");
   }
   if (HasErrorFeedback(compression.pull())) {
     problems->Add(
-        "compression.pull",
+        "compression.pull", Reason::kRange,
         absl::StrCat("is ", v1::Compression::Codec_Name(compression.pull()),
                      ", which is for gradients: it adds what it loses to the next gradient, but a pull "
                      "has no residual; must be FLOAT32, BFLOAT16 or FLOAT16"));
@@ -173,9 +181,11 @@ void CheckErrorFeedback(const v1::Compression& compression, Problems* problems) 
 }
 
 void CheckElasticCompression(const std::string& path, v1::Compression::Codec codec, Problems* problems) {
-  problems->Require(codec == v1::Compression::FLOAT32, path, v1::Compression::Codec_Name(codec),
-                    "must be FLOAT32 with contribution elastic: worker and center must move by the same "
-                    "difference, which rounding would break");
+  if (codec == v1::Compression::FLOAT32) return;
+  problems->Add(path, Reason::kConflict,
+                absl::StrCat("is ", v1::Compression::Codec_Name(codec),
+                             "; must be FLOAT32 with contribution elastic: worker and center must move by "
+                             "the same difference, which rounding would break"));
 }
 
 void CheckCompression(const v1::Job& job, Problems* problems) {
@@ -220,31 +230,35 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
 const Preset& ChoosePreset(const std::string& name, Problems* problems) {
   if (name.empty()) return Presets().front();
   if (const Preset* preset = FindPreset(name)) return *preset;
-  problems->Add("algorithm.preset", UnknownPreset(name));
+  problems->Add("algorithm.preset", Reason::kUnknown, UnknownPreset(name));
   return Presets().front();
 }
 
 }  // namespace
 
-absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
+Problems FillDefaultsAndCheck(v1::Job* job) {
   Problems problems;
-  FillDefaults(ChoosePreset(job.algorithm().preset(), &problems), &job);
-  CheckJob(job, &problems);
-  CheckModel(&job, &problems);
-  CheckData(job, &problems);
-  CheckAlgorithm(job, &problems);
-  CheckCompensation(job, &problems);
-  CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
-  CheckPlateau(job, &problems);
-  if (job.model().external().local_steps()) {
-    if (absl::Status status = CheckLocalSteps(job); !status.ok())
-      problems.AddLines(std::string(status.message()));
+  FillDefaults(ChoosePreset(job->algorithm().preset(), &problems), job);
+  CheckJob(*job, &problems);
+  CheckModel(job, &problems);
+  CheckData(*job, &problems);
+  CheckAlgorithm(*job, &problems);
+  CheckCompensation(*job, &problems);
+  CheckOptimizer(job->optimizer(), job->algorithm().contribution().has_elastic(), &problems);
+  CheckPlateau(*job, &problems);
+  if (job->model().external().local_steps()) {
+    if (absl::Status status = CheckLocalSteps(*job); !status.ok())
+      problems.AddLines(status.message(), Reason::kConflict);
   }
-  CheckCompression(job, &problems);
-  CheckComputation(job, &problems);
-  CheckKeeping(job, &problems);
-  CheckEvaluation(job, &problems);
-  if (!problems.empty()) return problems.ToStatus();
+  CheckCompression(*job, &problems);
+  CheckComputation(*job, &problems);
+  CheckKeeping(*job, &problems);
+  CheckEvaluation(*job, &problems);
+  return problems;
+}
+
+absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
+  RETURN_IF_ERROR(FillDefaultsAndCheck(&job).ToStatus());
   return job;
 }
 

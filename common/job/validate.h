@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/job/problems.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
@@ -14,6 +15,9 @@ namespace catchment {
 // Errors: InvalidArgument with all problems, one on each line:
 //   optimizer.momentum: is 1.5; must be in [0, 1)
 absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job);
+
+// Does the same with `job`, and returns the problems: none if it is valid.
+Problems FillDefaultsAndCheck(v1::Job* job);
 
 // Returns the first field that depends on the results of an evaluator, and has no effect without one; empty
 // if none is set.
