@@ -16,6 +16,7 @@
 #include "common/program/log_format.h"
 #include "server/host/final_outputs.h"
 #include "server/host/manifests.h"
+#include "server/outputs/appended_file.h"
 
 namespace catchment {
 namespace {
@@ -27,6 +28,16 @@ std::optional<v1::BestState> ReadKeptScore(const Outputs& outputs, const Paramet
   if (!absl::IsNotFound(kept.status()))
     LOG(WARNING) << kept.status().message() << "; the best weights of earlier runs are ignored";
   return std::nullopt;
+}
+
+// Returns a function that appends lines to the file; null if `path` is empty.
+absl::StatusOr<LoggedLoop::Log> OpenControlLog(const std::string& path) {
+  if (path.empty()) return nullptr;
+  ASSIGN_OR_RETURN(std::shared_ptr<AppendedFile> file, AppendedFile::OpenLines(path));
+  return [file](const v1::ControlLogLine& line) {
+    const absl::Status status = file->Append(absl::StrCat(line.ShortDebugString(), "\n"));
+    LOG_IF_EVERY_N(ERROR, !status.ok(), 1000) << "control log: " << status.message();
+  };
 }
 
 }  // namespace
@@ -59,7 +70,9 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   control.own_version = [local] { return local->shard()->version(); };
   control.own_energy = [] { return HostEnergy().Read(); };
   for (int s = 0; s < options.num_servers; ++s) control.parameters.push_back(layout->shard(s).size());
-  ASSIGN_OR_RETURN(std::unique_ptr<ControlLoop> loop, ControlLoop::Create(std::move(control), clock));
+  ASSIGN_OR_RETURN(LoggedLoop::Log log, OpenControlLog(options.control_log));
+  ASSIGN_OR_RETURN(std::unique_ptr<LoggedLoop> loop,
+                   LoggedLoop::Create(std::move(control), clock, std::move(log)));
   if (!options.checkpoint_dir.empty()) {
     RETURN_IF_ERROR(WriteRunRecord(options.checkpoint_dir, loop->record()));
   }
@@ -68,7 +81,7 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
 }
 
 MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
-                       std::unique_ptr<Outputs> outputs, std::unique_ptr<ControlLoop> loop)
+                       std::unique_ptr<Outputs> outputs, std::unique_ptr<LoggedLoop> loop)
     : options_(std::move(options)),
       layout_(*layout),
       local_(*local),
@@ -113,7 +126,7 @@ BestKeeper::Owner MasterHost::BestKeeperOwner() {
   owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
     if (!outputs_->enabled())
       return absl::FailedPreconditionError("the master has no --out directory to write the weights to");
-    return Call([&](ControlLoop& loop) { return loop.master()->BestWanted(incarnation, evaluation); });
+    return Call([&](LoggedLoop& loop) { return loop.BestWanted(incarnation, evaluation); });
   };
   owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
     ModelFacts facts = {.score = score, .statistics = {}};
@@ -126,7 +139,7 @@ BestKeeper::Owner MasterHost::BestKeeperOwner() {
   owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
     if (status.ok())
       LOG(INFO) << "wrote the weights of evaluation " << score.evaluation() << ", the best so far";
-    Call([&](ControlLoop& loop) { loop.OnBestKept(score, status); });
+    Call([&](LoggedLoop& loop) { loop.OnBestKept(score, status); });
   };
   return owner;
 }
@@ -135,10 +148,10 @@ WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   WorkerStateStore::Owner owner;
   owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
     MutexLock lock(&mu_);
-    return loop_->master()->CheckStateIsWanted(incarnation, checkpoint);
+    return loop_->CheckStateIsWanted(incarnation, checkpoint);
   };
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
-    Call([&](ControlLoop& loop) { loop.OnStateSaved(incarnation, checkpoint, status); });
+    Call([&](LoggedLoop& loop) { loop.OnStateSaved(incarnation, checkpoint, status); });
   };
   return owner;
 }
@@ -181,7 +194,7 @@ void MasterHost::AfterCommit(Then then) {
 }
 
 void MasterHost::SetAddress(const std::string& address) {
-  Call([&](ControlLoop& loop) { loop.SetAddress(address); });
+  Call([&](LoggedLoop& loop) { loop.SetAddress(address); });
 }
 
 absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
@@ -194,13 +207,13 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
 }
 
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
-  return Call([&](ControlLoop& loop) { return loop.RegisterServer(request); });
+  return Call([&](LoggedLoop& loop) { return loop.RegisterServer(request); });
 }
 
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
                                                        const std::string& address) {
-  return Call([&](ControlLoop& loop) -> absl::StatusOr<v1::RegisterReply> {
-    const int64_t workers = loop.master()->num_workers() + 1;
+  return Call([&](LoggedLoop& loop) -> absl::StatusOr<v1::RegisterReply> {
+    const int64_t workers = loop.master().num_workers() + 1;
     const absl::Status files = request.role() == v1::WORKER
                                    ? CheckOpenFiles(workers, options_.num_servers, /*master=*/true)
                                    : absl::OkStatus();
@@ -211,34 +224,34 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
 }
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
-  return Call([&](ControlLoop& loop) { return loop.Heartbeat(request); });
+  return Call([&](LoggedLoop& loop) { return loop.Heartbeat(request); });
 }
 
 absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
-  return Call([&](ControlLoop& loop) { return loop.GetLease(request); });
+  return Call([&](LoggedLoop& loop) { return loop.GetLease(request); });
 }
 
 void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
   std::optional<LeaseWaiters::Answer> answer =
-      Call([&](ControlLoop& loop) { return loop.AwaitLease(request, std::move(respond)); });
+      Call([&](LoggedLoop& loop) { return loop.AwaitLease(request, std::move(respond)); });
   if (answer) answer->respond(std::move(answer->lease));
 }
 
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
-  return Call([&](ControlLoop& loop) { return loop.Leave(request); });
+  return Call([&](LoggedLoop& loop) { return loop.Leave(request); });
 }
 
 absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  return Call([&](ControlLoop& loop) { return loop.GetEvaluation(request); });
+  return Call([&](LoggedLoop& loop) { return loop.GetEvaluation(request); });
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
-  return Call([&](ControlLoop& loop) { return loop.ReportEvaluation(report); });
+  return Call([&](LoggedLoop& loop) { return loop.ReportEvaluation(report); });
 }
 
 v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
   MutexLock lock(&mu_);
-  loop_->master()->Watch(request.again_in_seconds());
+  loop_->Watch(request.again_in_seconds());
   return loop_->Status();
 }
 
@@ -248,7 +261,7 @@ v1::JobStatus MasterHost::Status() {
 }
 
 void MasterHost::Stop(const std::string& reason, bool now) {
-  Call([&](ControlLoop& loop) { loop.Stop(reason, now); });
+  Call([&](LoggedLoop& loop) { loop.Stop(reason, now); });
 }
 
 // ------------------------------------------------------------------------------------------------ the end
@@ -265,7 +278,7 @@ bool MasterHost::WaitFor(double seconds) {
 }
 
 void MasterHost::OnReplaced(const absl::Status& status) {
-  Call([&](ControlLoop& loop) { loop.OnReplaced(status); });
+  Call([&](LoggedLoop& loop) { loop.OnReplaced(status); });
 }
 
 std::optional<RunLoss> MasterHost::loss() {
@@ -280,7 +293,7 @@ v1::RunRecord MasterHost::record() {
 
 bool MasterHost::training() {
   MutexLock lock(&mu_);
-  return loop_->master()->training();
+  return loop_->master().training();
 }
 
 // ------------------------------------------------------------------------------------------------ the thread
@@ -336,7 +349,7 @@ void MasterHost::CarryOut(Effects effects) {
   for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
     const absl::Status status = RecordCheckpoint(options_.checkpoint_dir, options_, layout_, checkpoint);
     LOG_IF(ERROR, !status.ok()) << "checkpoint " << checkpoint.number << ": " << status.message();
-    Call([&](ControlLoop& loop) { loop.OnCheckpointWritten(std::move(checkpoint), status); });
+    Call([&](LoggedLoop& loop) { loop.OnCheckpointWritten(std::move(checkpoint), status); });
   }
   if (effects.measures) WriteMetrics(effects.scored);
   if (effects.record) WriteRecord(*effects.record);
@@ -344,7 +357,7 @@ void MasterHost::CarryOut(Effects effects) {
   const absl::Status status = WriteFinalOutputs(
       options_, {.checkpoint_dir = options_.checkpoint_dir, .credentials = options_.credentials}, layout_,
       *effects.outputs, outputs_.get());
-  Call([&](ControlLoop& loop) { loop.OnOutputsWritten(status); });
+  Call([&](LoggedLoop& loop) { loop.OnOutputsWritten(status); });
 }
 
 void MasterHost::Send(std::vector<ServerCommand> commands) {
@@ -385,7 +398,7 @@ void MasterHost::CommandLocal(const ServerCommand& one) {
 
 void MasterHost::OnAnswer(int server, const v1::ShardCommand& command,
                           const absl::StatusOr<v1::ShardReport>& answer) {
-  Call([&](ControlLoop& loop) { loop.OnAnswer(server, command, answer); });
+  Call([&](LoggedLoop& loop) { loop.OnAnswer(server, command, answer); });
 }
 
 void MasterHost::WriteMetrics(bool scored) {
@@ -393,7 +406,7 @@ void MasterHost::WriteMetrics(bool scored) {
   v1::JobStatus job;
   {
     MutexLock lock(&mu_);
-    const uint64_t samples = loop_->master()->done_samples();
+    const uint64_t samples = loop_->master().done_samples();
     if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
     job = loop_->Status();
   }
@@ -406,7 +419,7 @@ void MasterHost::WriteMetrics(bool scored) {
 void MasterHost::WriteRecord(const v1::RunRecord& record) {
   const absl::Status status = WriteRunRecord(options_.checkpoint_dir, record);
   double pause = 0;
-  Call([&](ControlLoop& loop) { pause = loop.OnRecordWritten(status); });
+  Call([&](LoggedLoop& loop) { pause = loop.OnRecordWritten(status); });
   LOG_IF(ERROR, !status.ok()) << "cannot write the record of the job: " << status.message()
                               << "; trying again in " << pause << " s";
 }

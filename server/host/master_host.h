@@ -22,7 +22,7 @@
 #include "common/net/rpc.h"
 #include "proto/master.pb.h"
 #include "proto/wire.grpc.pb.h"
-#include "server/control/control_loop.h"
+#include "server/control/logged_loop.h"
 #include "server/host/best_keeper.h"
 #include "server/host/shard_commander.h"
 #include "server/host/worker_state_store.h"
@@ -40,10 +40,11 @@ class MasterHost {
     std::shared_ptr<grpc::ChannelCredentials> credentials;
     std::string checkpoint_dir;  // "": no checkpoints are written
     std::string out_dir;         // "": no outputs are written
+    std::string control_log;     // file that receives the calls of the control loop; "": none
   };
 
   // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it.
-  // Errors: those of Master::Create, Outputs::Open and WriteRunRecord.
+  // Errors: those of Master::Create, Outputs::Open and WriteRunRecord, and of the control log.
   static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
                                                             ShardHost* local, const Clock* clock,
                                                             std::optional<v1::MasterState> resumed);
@@ -100,7 +101,7 @@ class MasterHost {
 
  private:
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
-             std::unique_ptr<Outputs> outputs, std::unique_ptr<ControlLoop> loop);
+             std::unique_ptr<Outputs> outputs, std::unique_ptr<LoggedLoop> loop);
 
   BestKeeper::Owner BestKeeperOwner();
   WorkerStateStore::Owner StateStoreOwner();
@@ -130,7 +131,7 @@ class MasterHost {
 
   Mutex mu_;
   CondVar changed_;
-  const std::unique_ptr<ControlLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
+  const std::unique_ptr<LoggedLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;    // the thread has carried out all effects
 

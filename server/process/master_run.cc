@@ -41,6 +41,7 @@ MasterHost::Options MasterOptions(const ServerConfig& config) {
   options.credentials = config.client_credentials;
   options.checkpoint_dir = config.checkpoint_dir;
   options.out_dir = config.flags.out;
+  options.control_log = config.flags.control_log;
   options.run_id = RandomId();
   options.token_key = NewTokenKey();
   options.insecure = IsInsecure(config);

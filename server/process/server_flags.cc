@@ -66,6 +66,10 @@ CommandLine MakeCommandLine(ServerFlags* f) {
                        "Directory for checkpoints, the same for all servers (on a shared file system if they "
                        "run on several machines). Default: OUT/checkpoints if --out is given; otherwise no "
                        "checkpoints are written.");
+  line.flags.AddString("control_log", "FILE", &f->control_log,
+                       "Master only: file to which each call of the control plane is appended, with its "
+                       "answer, so that a failure can be run again "
+                       "(docs/testing.md). Slows the master. Default: none.");
   line.flags.AddInt(
       "threads", "N", 0, &f->threads,
       "Number of threads that read requests and write answers; each connection is served by "

@@ -15,6 +15,7 @@ struct ServerFlags {
   std::string servers = "127.0.0.1:0";
   std::string out;
   std::string checkpoint_dir;
+  std::string control_log;
   int threads = 0;
   int apply_threads = -1;
   bool pin_threads = false;

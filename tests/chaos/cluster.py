@@ -144,9 +144,11 @@ class Cluster:
         self.evaluators = [self.start_evaluator() for _ in range(int(self.job.evaluated))]
 
     def make_server(self, index):
-        return self.make("server", f"server-{index}", index, [
-            find("server/catchment_server"), f"--job={self.directory}/job.textproto", f"--index={index}",
-            "--servers=" + ",".join(self.addresses), f"--out={self.out}", "--threads=1"])
+        words = [find("server/catchment_server"), f"--job={self.directory}/job.textproto", f"--index={index}",
+                 "--servers=" + ",".join(self.addresses), f"--out={self.out}", "--threads=1"]
+        if index == 0:
+            words.append(f"--control_log={self.directory}/logs/control.log")
+        return self.make("server", f"server-{index}", index, words)
 
     def start_worker(self, number):
         # A worker that takes the place of another one has its host.

@@ -151,6 +151,7 @@ std::vector<std::string> TestCluster::ServerCommand(int index, const std::string
                                    "--servers=" + absl::StrJoin(servers, ",")};
   if (options_.keeps_checkpoints) argv.push_back("--checkpoint_dir=" + checkpoint_dir());
   if (options_.keeps_checkpoints && index == 0) argv.push_back("--out=" + out_dir());
+  if (index == 0) argv.insert(argv.end(), options_.master_flags.begin(), options_.master_flags.end());
   if (options_.resume == AutoSwitch::kOn) argv.push_back("--resume");
   if (options_.resume == AutoSwitch::kAuto) argv.push_back("--resume=auto");
   return argv;

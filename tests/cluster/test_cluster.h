@@ -81,6 +81,7 @@ class TestCluster {
     // Command that workers and evaluators are started with; empty: none.
     std::string program = "";
     std::vector<std::string> flags = {};  // of every daemon
+    std::vector<std::string> master_flags = {};
   };
   explicit TestCluster(Options options);
 

@@ -21,6 +21,7 @@
 #include "server/shard/run_claim.h"
 #include "tests/common/rpc/settable_clock.h"
 #include "tests/conformance/jobs.h"
+#include "tests/server/control/replay.h"
 #include "worker/client/parameter_client.h"
 
 namespace catchment {
@@ -65,15 +66,18 @@ class MasterHostTest : public testing::Test {
     options_.credentials = grpc::InsecureChannelCredentials();
     if (keeps) options_.checkpoint_dir = directory_ + "/checkpoints";
     options_.out_dir = directory_ + "/out";
+    options_.control_log = directory_ + "/control.log";
     options_.run_id = kRunId;
     options_.first_incarnation = kFirstIncarnation;
     master_ = *MasterHost::Create(options_, &layout_, hosts_[0].get(), &clock_, std::nullopt);
     master_->SetAddress(listeners_[0].address());
     EXPECT_TRUE(claims_[0]->Claim(master_->RunAt(listeners_[0].address())).ok());
   }
+  // The calls of all masters of the test can be made again.
   ~MasterHostTest() override {
     master_.reset();
     for (Listener& listener : listeners_) listener.Shutdown(0);
+    EXPECT_EQ(ReplayFile(options_.control_log), "");
   }
 
   v1::RegisterServerRequest Server1() const {

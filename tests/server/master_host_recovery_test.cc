@@ -23,6 +23,7 @@ class MasterHostRecoveryTest : public MasterHostTest {
     options.num_servers = 2;
     options.credentials = grpc::InsecureChannelCredentials();
     options.checkpoint_dir = directory_ + "/checkpoints";
+    options.control_log = options_.control_log;
     options.run_id = kRunId;
     options.first_incarnation = 2 * kFirstIncarnation;
     options.record.set_recoveries(3);

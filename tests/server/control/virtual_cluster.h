@@ -22,7 +22,7 @@
 #include "common/job/job_text.h"
 #include "common/wire/protocol.h"
 #include "server/control/check_image.h"
-#include "server/control/control_loop.h"
+#include "server/control/logged_loop.h"
 #include "simulation/event_queue.h"
 #include "tests/server/control/fake_shard.h"
 #include "tests/server/control/testing.h"
@@ -42,6 +42,7 @@ class VirtualCluster {
     double server_losses = 0;
     double master_losses = 0;
     double losses_end = 200;  // no process is lost later
+    LoggedLoop::Log log;      // of all runs; null: none
   };
 
   explicit VirtualCluster(const Options& options) : options_(options), random_(options.seed) {
@@ -122,7 +123,7 @@ class VirtualCluster {
   int losses() const { return losses_; }
   int recoveries() const { return static_cast<int>(last_.recoveries()); }
   const v1::JobStatus& last() const { return last_; }
-  ControlLoop* loop() { return loop_.get(); }
+  LoggedLoop* loop() { return loop_.get(); }
   double now() const { return events_.Now(); }
   const std::vector<std::string>& events() const { return log_; }
 
@@ -196,7 +197,8 @@ class VirtualCluster {
     control.can_go_back = true;
     control.has_standby = options_.standby;
     control.own_version = [this] { return servers_[0].shard->version(); };
-    absl::StatusOr<std::unique_ptr<ControlLoop>> loop = ControlLoop::Create(std::move(control), &events_);
+    absl::StatusOr<std::unique_ptr<LoggedLoop>> loop =
+        LoggedLoop::Create(std::move(control), &events_, options_.log);
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
     ++life_;
@@ -513,7 +515,7 @@ class VirtualCluster {
     const v1::LeaveReply reply = loop_->Leave(request);
     const bool stays = reply.again_in_seconds() > 0;
     // The job has gone back: the worker trains again.
-    if (!stays && !loop_->master()->ended()) worker->registered = worker->done = false;
+    if (!stays && !loop_->master().ended()) worker->registered = worker->done = false;
     AfterCall();
   }
 
@@ -521,8 +523,8 @@ class VirtualCluster {
   v1::Job job_;
   Random random_;
   EventQueue events_;
-  std::unique_ptr<ControlLoop> loop_;  // null: there is no master
-  uint64_t life_ = 0;                  // of the loop
+  std::unique_ptr<LoggedLoop> loop_;  // null: there is no master
+  uint64_t life_ = 0;                 // of the loop
   uint64_t step_ = 0;
   std::vector<Server> servers_;
   std::map<int, std::unique_ptr<FakeShard>> kept_;  // by the standbys
