@@ -24,10 +24,10 @@ std::vector<uint32_t> Deadlines::TakeDue(double now) {
   std::vector<uint32_t> blocks;
   MutexLock lock(&mu_);
   for (DropReplaced(); !heap_.empty() && heap_.front().time <= now; DropReplaced()) {
+    // This replaces the entry on top.
     const uint32_t block = heap_.front().block;
     of_block_[block] = kNever;
     blocks.push_back(block);
-    Pop();
   }
   return blocks;
 }

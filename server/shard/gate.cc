@@ -70,7 +70,6 @@ uint32_t Gate::ActiveMembers(uint64_t version) const {
 }
 
 void Gate::CountLate(const Arrival& arrival, Tally* tally) const {
-  if (!quorum_) return;
   std::erase_if(tally->late, [&](const Arrival& late) { return late.worker == arrival.worker; });
   tally->late.push_back(arrival);
 }

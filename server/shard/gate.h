@@ -92,7 +92,7 @@ class Gate {
   };
   // Counts an arrival, which replaces `replaced` if the worker's earlier contribution was there.
   void Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const;
-  // Counts a contribution that is too late.
+  // Counts a contribution that is too late. Only with a quorum.
   void CountLate(const Arrival& arrival, Tally* tally) const;
   // Decides about the update of a group. `version` is that of the block; each of `arrived` has been counted.
   Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived,

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "common/base/random.h"
 #include "server/shard/calls.h"
 #include "server/shard/deadlines.h"
 #include "server/shard/quorum_counts.h"
@@ -105,6 +107,30 @@ TEST(DeadlinesTest, BlockIsDueOnceHoweverOftenItWasSet) {
   EXPECT_EQ(deadlines.TakeDue(2), (std::vector<uint32_t>{0}));
   EXPECT_EQ(deadlines.TakeDue(1000), (std::vector<uint32_t>{1}));
   EXPECT_EQ(deadlines.Next(), Deadlines::kNever);
+}
+
+TEST(DeadlinesTest, AreThoseOfAListThatIsSearched) {
+  constexpr uint32_t kBlocks = 12;
+  Random random(1);
+  Deadlines deadlines(kBlocks);
+  std::vector<double> expected(kBlocks, Deadlines::kNever);
+  for (int i = 0; i < 5000; ++i) {
+    const auto block = static_cast<uint32_t>(random.Below(kBlocks));
+    expected[block] = random.Below(8) == 0 ? Deadlines::kNever : static_cast<double>(random.Below(1000));
+    deadlines.Set(block, expected[block]);
+    ASSERT_EQ(deadlines.Next(), *std::min_element(expected.begin(), expected.end()));
+    if (random.Below(10) != 0) continue;
+    const auto now = static_cast<double>(random.Below(300));
+    std::vector<uint32_t> due;
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      if (expected[b] > now) continue;
+      due.push_back(b);
+      expected[b] = Deadlines::kNever;
+    }
+    std::vector<uint32_t> taken = deadlines.TakeDue(now);
+    std::sort(taken.begin(), taken.end());
+    ASSERT_EQ(taken, due);
+  }
 }
 
 // ------------------------------------------------------------------------------------------------ calls

@@ -247,6 +247,29 @@ TEST_F(ShardQuorumTest, QuorumDoesNotWaitForAWorkerThatWasLate) {
   EXPECT_EQ(Push(7, {.worker = 0, .sequence = 4, .version = 3}), "worker 0 applied@4, worker 2 applied@4");
 }
 
+TEST_F(ShardQuorumTest, WorkerThatIsLateTwiceIsOneWorker) {
+  Begin(2, 0, {0, 1, 2});
+  Push(0, {.worker = 0});
+  EXPECT_EQ(Push(1, {.worker = 1}), "worker 0 applied@1, worker 1 applied@1");
+  EXPECT_EQ(Push(2, {.worker = 2}), "worker 2 late@1");
+  EXPECT_EQ(Push(3, {.worker = 2, .sequence = 2}), "worker 2 late@1") << "it has ignored the answer";
+  EXPECT_EQ(Push(4, {.worker = 0, .sequence = 2, .version = 1}), "");
+  EXPECT_EQ(Push(5, {.worker = 1, .sequence = 2, .version = 1}), "worker 0 applied@2, worker 1 applied@2");
+}
+
+TEST_F(ShardQuorumTest, QuorumWaitsForAWorkerThatWasLateWhenItIsInTimeAgain) {
+  Begin(3, 0, {0, 1, 2});
+  harness_->SetRosters({WithIdle(MakeRoster(0, {0, 1, 2}), {2})});
+  Push(0, {.worker = 0});
+  EXPECT_EQ(Push(1, {.worker = 1}), "worker 0 applied@1, worker 1 applied@1");
+  EXPECT_EQ(Push(2, {.worker = 2}), "worker 2 late@1");
+  harness_->SetRosters({MakeRoster(0, {0, 1, 2})});
+  EXPECT_EQ(Push(3, {.worker = 2, .sequence = 2, .version = 1}), "");
+  EXPECT_EQ(Push(4, {.worker = 0, .sequence = 2, .version = 1}), "");
+  EXPECT_EQ(Push(5, {.worker = 1, .sequence = 2, .version = 1}),
+            "worker 0 applied@2, worker 1 applied@2, worker 2 applied@2");
+}
+
 TEST_F(ShardQuorumTest, MinimumAboveTheActiveMembersIsAllOfThem) {
   Begin(3, 0.5, {0, 1, 2});
   harness_->SetRosters({WithIdle(MakeRoster(0, {0, 1, 2}), {2})});
