@@ -3,6 +3,9 @@ import numpy
 
 from . import Worker
 
+_NO_MINIBATCH = ("a step was made without a minibatch, or the second one for the same: loop over worker.minibatches(), and make "
+                 "one step for each; gradients of several losses add up")
+
 
 class ExchangingWorker(Worker):
     """A worker of arrays, whose `_exchange` may be called from within a compiled step.
@@ -14,33 +17,48 @@ class ExchangingWorker(Worker):
     def __init__(self, attachment):
         super().__init__(attachment)
         self._failure = None
+        self._due = False    # whether a step is due, for a minibatch that the program has received
+        self._loops = False  # whether the program receives minibatches, so that _settle is called
 
     def minibatches(self, stream=None):
         """Yields the samples of each minibatch of this worker, as indices into the training set or, for a stream, as a
         list, until the job is over. Make a step, or call the optimizer, once for each."""
+        self._loops = True
         for samples in super().minibatches(stream):
+            self._due = True
             yield samples
             self._settle()
+
+    def _end_step(self, method, loss, correct):
+        if not self._due:
+            raise RuntimeError(_NO_MINIBATCH)
+        self._due = False
+        super()._end_step(method, loss, correct)
 
     def _settle(self):
         """Waits until all started steps are complete. Raises the exception of one that failed."""
         self._await_steps()
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _await_steps(self):
         """Blocks until the framework's background computations are done."""
 
-    def _exchange(self, loss, gradients):
+    def _exchange(self, loss, gradients, mistake=None):
         """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if the job is
-        over."""
+        over. mistake: of the program, in place of the step."""
         try:
             if not self._attachment.stopped:
+                if mistake is not None:
+                    raise RuntimeError(mistake)
                 self._write(gradients)
                 super().step(float(loss))
                 self._begin_step()
         except Exception as failure:
             self._failure = failure
+            if not self._loops:
+                raise
         return self._copy_weights()
 
     def _write(self, gradients):

@@ -11,7 +11,7 @@ Backends: JAX, PyTorch and TensorFlow.
 import collections
 import threading
 import warnings
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import keras
 import numpy
@@ -44,12 +44,19 @@ _OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the 
                     "model.compile(optimizer=worker.optimizer(), ...)")
 _SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or compile the "
            "model with auto_scale_loss=False")
+_NO_LOSS = ("the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or loop, call "
+            "optimizer.scale_loss(loss) before optimizer.apply(...)")
+_EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
 _CHANGED = ("whether weight %s is trainable has changed since join(): freeze or add layers "
             "before join()")
 _REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
 _EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if "
               "worker.evaluates")
 _NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
+_OTHER_DATA = ("fit() has other data than the job's minibatches, or train_step() calls the optimizer several times for one: call "
+               "model.fit(worker.data(), callbacks=[worker.callback()]), and the optimizer once, with the gradients of all weights")
+_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before join(), which "
+           "makes them the initial weights of a new job")
 _OVER = "the job is over: it has no more minibatches for fit()"
 _EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch here; pass "
            "steps_per_epoch for several")
@@ -227,7 +234,13 @@ class Callback(keras.callbacks.Callback):
         worker = self._worker
         if self.params["epochs"] > 1 and self.params["steps"] is None:
             warnings.warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
+        worker._fits = worker._loops = True
+        if worker.steps == 0 and worker._differs():
+            warnings.warn(_LOADED)
         worker._assign_weights()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._worker._due = True
 
     def on_train_batch_end(self, batch, logs=None):
         self._worker._settle()
@@ -235,6 +248,7 @@ class Callback(keras.callbacks.Callback):
             self._model.stop_training = True
 
     def on_train_end(self, logs=None):
+        self._worker._fits = False
         if not self._worker._attachment.stopped:
             warnings.warn(_EARLY)
 
@@ -280,8 +294,8 @@ class Worker(ExchangingWorker):
         super().__init__(attachment)
         self._model, self._variables, self._train, self._test = model, variables, train, test
         self._optimizer = None
-        self._followed = False           # by fit()
-        self._loss = 0.0                 # of the step under way
+        self._fits = False               # in fit(), with the callback
+        self._loss = None                # of the step under way; None: not known
         self._handed = collections.deque()  # of each minibatch that fit() has and has not trained: whether it is one
         if not self.evaluates:
             self._begin_step()
@@ -310,6 +324,7 @@ class Worker(ExchangingWorker):
         if not self._begin_step():
             raise RuntimeError(_OVER)
 
+        self._loops = True
         warnings.filterwarnings("ignore", _SHUFFLE)  # fit()'s default, which the job's order replaces
 
         def make():
@@ -318,6 +333,11 @@ class Worker(ExchangingWorker):
         if keras.backend.backend() == "tensorflow":
             return _tensorflow_data(make, _as_tuple(load(self._samples(self._attachment.step))))
         return _Minibatches(make)
+
+    def minibatches(self, stream: Any = None) -> Iterator[Any]:
+        self._handed.clear()
+        self._fits = False
+        yield from super().minibatches(stream)
 
     def evaluate(self, score: Optional[Callable[[], Tuple[float, int]]] = None) -> None:
         """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and
@@ -375,8 +395,6 @@ class Worker(ExchangingWorker):
         self._handed.clear()
         while True:
             self._settle()
-            if self.steps > 0 and not self._followed:
-                raise RuntimeError(_NO_CALLBACK)
             if threading.current_thread() is not threading.main_thread():
                 self._await_step(step)
             elif len(self._handed) > 1:
@@ -416,11 +434,24 @@ class Worker(ExchangingWorker):
 
     def _exchange_arrays(self, *gradients):
         """Returns the rate and the weights of the next step."""
-        if not self._handed or self._handed.popleft():
-            weights = self._exchange(self._loss, gradients)
-        else:
+        loss, self._loss = self._loss, None
+        handed = self._handed.popleft() if self._handed else None
+        if handed is False:
+            self._due = False
             weights = self._copy_weights()
+        else:
+            mistake = None
+            if self._fits != bool(handed):
+                mistake = _OTHER_DATA if self._fits else _NO_CALLBACK
+            elif loss is None:
+                warnings.warn(_NO_LOSS)
+            weights = self._exchange(loss or 0.0, gradients, mistake)
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
+
+    def _differs(self):
+        """Returns whether the model has other weights than the servers', apart from rounding to its precision."""
+        return not all(numpy.allclose(_floats(variable), values, rtol=0.01)
+                       for variable, values in zip(self._variables, self.parameters.values()))
 
     def _assign_weights(self):
         for variable, values in zip(self._variables, self._copy_weights()):
@@ -428,12 +459,15 @@ class Worker(ExchangingWorker):
 
     def _follow(self, model):
         """Checks the model of a fit() that begins."""
+        self._handed.clear()  # of a fit() that has failed
         if self.evaluates:
             raise RuntimeError(_EVALUATOR)
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
             raise ValueError(_SCALED)
         if model.optimizer is not self.optimizer():
             raise ValueError(_OTHER_OPTIMIZER % type(model.optimizer).__name__)
+        if model.steps_per_execution != 1:
+            raise ValueError(_EXECUTION % model.steps_per_execution)
         others = {id(v): v for v in self._variables}
         for variable in model.trainable_variables:
             if others.pop(id(variable), None) is None:
@@ -445,7 +479,6 @@ class Worker(ExchangingWorker):
                 raise ValueError(_REPLICAS % model.distribute_strategy.num_replicas_in_sync)
             if model.jit_compile:  # XLA cannot call the host
                 model.jit_compile, model.train_function = False, None
-        self._followed = True
 
 
 def _layer_path(variable):

@@ -160,6 +160,28 @@ def leave_out(worker, x, y):
         worker.params()
 
 
+def step_twice(worker, x, y):
+    for samples in worker.minibatches():
+        for _ in range(2):
+            loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
+            worker.step(grads, loss)
+
+
+def train_own_samples(worker, x, y):
+    for part in range(0, len(x), 16):
+        loss, grads = loss_and_gradients(worker.params(), x[part:part + 16], y[part:part + 16])
+        worker.step(grads, loss)
+
+
+def update_own_samples(worker, x, y):
+    optimizer, params = worker.transformation(), worker.params()
+    state = optimizer.init(params)
+    for part in range(0, len(x), 16):
+        loss, grads = loss_and_gradients(params, x[part:part + 16], y[part:part + 16])
+        updates, state = optimizer.update(grads, state, params, value=loss)
+        params = jax.tree.map(jnp.add, params, updates)
+
+
 def diverge(worker, x, y, compiled):
     import optax
 
@@ -224,6 +246,9 @@ VARIANTS = {
     "more": step_once(lambda grads: dict(grads, extra=grads["scale"])),
     "shape": step_once(lambda grads: dict(grads, scale=grads["layers"][0][1])),
     "left-out": leave_out,
+    "twice": step_twice,
+    "own-samples": train_own_samples,
+    "own-samples-optax": update_own_samples,
     "elsewhere": begin_elsewhere,
     "no-params": update_without_params,
 }

@@ -72,6 +72,9 @@ class JaxTest(ProgramCase):
                 ("more", r"the gradients have a leaf \['extra'\]"),
                 ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)"),
                 ("left-out", "step 1 was skipped"),
+                ("twice", "a step was made without a minibatch, or the second one for the same"),
+                ("own-samples", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
+                ("own-samples-optax", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
                 ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
                               r"job's weights"),
                 ("no-params", r"call update\(grads, state, params, value=loss\)")):

@@ -46,6 +46,81 @@ def two_inputs():
     return keras.Model({"numbers": numbers, "words": words}, layers.Dense(3)(x))
 
 
+class OwnStep(keras.Model):
+    """Makes its steps itself, with clipped gradients, as Keras's guides to train_step do it for each backend."""
+
+    reports, applies = True, 1
+
+    def train_step(self, *arguments):
+        return getattr(self, "_train_in_" + keras.backend.backend())(*arguments)
+
+    def _train_in_jax(self, state, data):
+        import jax
+
+        trainable, others, of_optimizer, of_metrics = state
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+
+        def loss_of(trainable):
+            z, changed, penalties = self.stateless_call(trainable, others, x, training=True, return_losses=True)
+            return LOSS(y, z, weights) + sum(penalties), changed
+        (loss, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable)
+        self._report(loss)
+        for _ in range(self.applies):
+            trainable, of_optimizer = self.optimizer.stateless_apply(of_optimizer, clipped(gradients), trainable)
+        return {"own_loss": loss}, (trainable, others, of_optimizer, of_metrics)
+
+    def _train_in_torch(self, data):
+        import torch
+
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        self.zero_grad()
+        z = self(x, training=True)
+        loss = self.compute_loss(x, y, z, weights)
+        self._report(loss)
+        loss.backward()
+        with torch.no_grad():
+            for _ in range(self.applies):
+                self.optimizer.apply(clipped([v.value.grad for v in self.trainable_weights]), self.trainable_weights)
+        return self._update_metrics(loss, y, z)
+
+    def _train_in_tensorflow(self, data):
+        import tensorflow as tf
+
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            z = self(x, training=True)
+            loss = self.compute_loss(x, y, z, weights)
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self._report(loss)
+        for _ in range(self.applies):
+            self.optimizer.apply(clipped(gradients), self.trainable_weights)
+        return self._update_metrics(loss, y, z)
+
+    def _update_metrics(self, loss, *of_minibatch):
+        for metric in self.metrics:
+            metric.update_state(*([loss] if metric.name == "loss" else of_minibatch))
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def _report(self, loss):
+        if self.reports:
+            self.optimizer.scale_loss(loss)
+
+
+def clipped(gradients):
+    return [keras.ops.clip(gradient, -0.02, 0.02) for gradient in gradients]
+
+
+def with_own_step(**changes):
+    """Returns a model with a step of its own, a penalty and batch norm."""
+    keras.utils.set_random_seed(1)
+    x = keras.Input((6,))
+    z = layers.Dense(8, kernel_regularizer=keras.regularizers.L2(0.01))(x)
+    model = OwnStep(x, layers.Dense(3)(layers.ReLU()(layers.BatchNormalization()(z))))
+    for name, value in changes.items():
+        setattr(model, name, value)
+    return model
+
+
 def parts(x):
     return {"numbers": x, "words": (x > 0) + 2 * np.arange(6, dtype=np.int32)}
 
@@ -95,8 +170,8 @@ def fit(model, worker, recorder, **options):
 
 def fit_in_parts(model, worker, recorder):
     """Several epochs of Keras, in two calls."""
-    assert len(fit(model, worker, recorder, epochs=2, steps_per_epoch=4).history["loss"]) == 2
-    assert len(fit(model, worker, recorder, epochs=20, steps_per_epoch=4).history["loss"]) == 2
+    for epochs in (2, 20):
+        assert len(fit(model, worker, recorder, epochs=epochs, steps_per_epoch=4).epoch) == 2
 
 
 def train_on_batches(model, worker, recorder):
@@ -135,6 +210,13 @@ def fit_with_callbacks(model, worker, recorder):
 
 def fit_weighted(model, worker, recorder):
     fit(model, worker, recorder, class_weight=WEIGHTS)
+
+
+def fit_with_weights(model, worker, recorder):
+    """Each minibatch has weights of its samples."""
+    minibatch = recorder._minibatch
+    recorder._minibatch = lambda samples: (*minibatch(samples), np.float32(0.5) + np.float32(0.01) * samples.astype(np.float32))
+    fit(model, worker, recorder)
 
 
 def fit_ahead(model, worker, recorder):
@@ -186,6 +268,21 @@ def forget_callback(x, y):
     model.fit(worker.data(), verbose=2)
 
 
+def fit_own_step(x, y, **changes):
+    model = with_own_step(**changes)
+    worker = catchment.join(model, (x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    model.fit(worker.data(), callbacks=[worker.callback()], verbose=2)
+
+
+def apply_twice_in_own_loop(x, y):
+    model = with_own_step(applies=2)
+    worker = catchment.join(model, (x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    for samples in worker.minibatches():
+        model.train_on_batch(x[samples], y[samples])
+
+
 def make_mistakes(x, y):
     """Makes several that raise in this program, and trains after that."""
     model = perceptron()
@@ -207,6 +304,8 @@ def make_mistakes(x, y):
     fails(r"no clipnorm.*--set optimizer.clip_norm=", lambda: worker.optimizer(clipnorm=1.0))
     fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)",
           lambda: fit_compiled(optimizer="adam"))
+    model.compile(optimizer=optimizer, loss=LOSS, steps_per_execution=2)
+    fails("steps_per_execution=2", lambda: model.fit(worker.data(), callbacks=[worker.callback()]))
     fails("mixed_bfloat16", lambda: fit_compiled(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)))
     fails("the job sets the learning rate",
           lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
@@ -214,11 +313,15 @@ def make_mistakes(x, y):
     fails(r"whether weight \S+kernel is trainable has changed", fit_compiled)
     model.layers[0].trainable = True
     fails("no test data", worker.evaluate)
+    model.compile(optimizer=optimizer, loss=LOSS)
+    fails("other data than the job's", lambda: model.fit(x, y, callbacks=[worker.callback()], verbose=2))
+    assert worker.steps == 0
+    model.set_weights([weights + 1 for weights in model.get_weights()])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.compile(optimizer=optimizer, loss=LOSS)
         model.fit(worker.data(), callbacks=[worker.callback()], epochs=7, verbose=2)
-    assert any("epochs=7, but the job's budget ends it" in str(one.message) for one in caught), caught
+    for text in ("epochs=7, but the job's budget ends it", "weights were loaded into the model after join()"):
+        assert sum(text in str(one.message) for one in caught) == 1, (text, caught)
     assert worker.steps == 15
     fails("the job is over", worker.data)
     model.save(sys.argv[1] + ".keras")
@@ -242,6 +345,13 @@ VARIANTS = {
     "weighted": lambda x, y: follow(perceptron, x, y, fit_weighted, weights=WEIGHTS),
     "callbacks": lambda x, y: follow(perceptron, x, y, fit_with_callbacks),
     "batches": lambda x, y: follow(perceptron, x, y, train_on_batches),
+    "own-step": lambda x, y: follow(with_own_step, x, y, fit),
+    "own-step-weights": lambda x, y: follow(with_own_step, x, y, fit_with_weights),
+    "own-step-eager": lambda x, y: follow(with_own_step, x, y, fit_in_parts, run_eagerly=True),
+    "own-step-batches": lambda x, y: follow(with_own_step, x, y, train_on_batches),
+    "no-loss": lambda x, y: fit_own_step(x, y, reports=False),
+    "applies-twice": lambda x, y: fit_own_step(x, y, applies=2),
+    "applies-twice-batches": apply_twice_in_own_loop,
     "bfloat16": fit_in_bfloat16,
     "train": train,
     "diverges": diverge,

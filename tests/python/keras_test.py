@@ -34,8 +34,9 @@ class KerasTest(ProgramCase):
                     yield backend, self.train(variant, *changes, KERAS_BACKEND=backend, **options)
 
     def test_programs_train_as_they_do_in_keras(self):
-        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted", "callbacks"),
-                                           "epochs=1", *SGD):
+        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted", "callbacks",
+                                            "own-step", "own-step-eager", "own-step-batches",
+                                            "own-step-weights"), "epochs=1", *SGD):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
         if "jax" in BACKENDS:
             self.train("ahead", "epochs=1", *SGD, KERAS_BACKEND="jax")
@@ -74,8 +75,12 @@ class KerasTest(ProgramCase):
     def test_names_what_the_program_did_wrong(self):
         for _ in self.on_each_backend(("mistakes",), "epochs=1"):
             pass
+        for _ in self.on_each_backend(("no-loss",), "epochs=1"):
+            self.assertEqual(self.logs.count("the optimizer got gradients without a loss"), 1, self.logs)
         for _ in self.on_each_backend(("no-callback",), fails=True):
             self.assertIn("fit() lacks the worker's callback", self.logs)
+        for _ in self.on_each_backend(("applies-twice", "applies-twice-batches"), fails=True):
+            self.assertRegex(self.logs, "the optimizer several times for one|the second one for the same")
 
     def test_names_what_join_does_not_accept(self):
         import keras
