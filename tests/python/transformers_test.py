@@ -1,9 +1,10 @@
 """catchment.transformers, and Accelerate, with the real daemons: tests/python/frameworks.sh hugging."""
 import glob
+import json
 import os
 import unittest
 
-from torch_case import FrameworkCase
+from torch_case import FrameworkCase, tensors
 
 
 class TransformersTest(FrameworkCase):
@@ -29,6 +30,22 @@ class TransformersTest(FrameworkCase):
 
     def test_local_steps_are_those_of_the_trainers_optimizer(self):
         self.assert_as_alone("local", self.trained("local", "algorithm.preset=local_sgd", *self.ALONE[3:]))
+
+    def test_model_has_the_jobs_weights_after_local_steps_with_each_preset(self):
+        for preset, *fields in (("diloco",), ("streaming_diloco",), ("diloco_async",),
+                                ("decoupled_diloco", "algorithm.contribution.pseudo_gradient.fragments=4")):
+            with self.subTest(preset):
+                out = self.attached("local-" + preset, "--workers=2", "--evaluator=false",
+                                    *self.sets("algorithm.preset=" + preset, "epochs=6", *fields),
+                                    program=self.program)
+                with open(out + "/summary.json") as file:
+                    summary = json.load(file)
+                self.assertEqual(summary["samples"], 6 * 240)
+                self.assertGreater(summary["updates"], 1)
+                final, initial = tensors(out + "/model.safetensors"), tensors(out + "/initial.safetensors")
+                for name, values in self.weights_in(self.logs).items():
+                    self.assertEqual(values, final[name].flatten().tolist(), name)
+                    self.assertNotEqual(values, initial[name].flatten().tolist(), name)
 
     def test_one_worker_saves(self):
         self.trained("save", "epochs=2", workers=2)
