@@ -37,6 +37,8 @@ _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at 
 _NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples, "
               "or samples_per_epoch for a stream")
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
+_OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not asked for its "
+             "minibatches: loop over worker.minibatches() or worker.loader(), instead of a DataLoader of the training set")
 _CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
             "join(overlap=True) it has already been sent: join without overlap")
 _SKIPS_SENT = ("worker.skip() was called after a backward pass, whose gradients have been sent: call it before backward, or "
@@ -255,6 +257,7 @@ class Worker(Position):
         attachment.on_result = self._take_result
         self._train, self._counted = train, counted
         self._handed = Handed()
+        self._asked = False  # for minibatches
         self._optimizer_of_servers = None
         self._accumulates = False  # in no_sync()
         self._model = model
@@ -305,6 +308,7 @@ class Worker(Position):
             raise TypeError(_NO_SAMPLES)
         if self.evaluates:
             return NoMinibatches()
+        self._asked = True
         self._restart_step()
         read = reader(data, self._counted, self._attachment)
         return Minibatches(read, collate or default_collate, self._attachment, self._handed)
@@ -342,8 +346,7 @@ class Worker(Position):
 
         loss: the mean over the minibatch. correct: the number of samples classified correctly, for metrics.
         """
-        if not self._handed.is_next_real():
-            self._drop_gradients()
+        if not self._is_next_real("step"):
             return
         self._follow_model()
         self._check_scale()
@@ -363,8 +366,7 @@ class Worker(Position):
         the servers the gradient is 0, so their optimizer's momentum and weight decay still move the weights; an optimizer
         given to join makes no step. Metrics repeat the loss of the step before. In a process group every process calls it.
         """
-        if not self._handed.is_next_real():
-            self._drop_gradients()
+        if not self._is_next_real("skip"):
             return
         if self._overlaps and self._gradients > 0:
             raise RuntimeError(_SKIPS_SENT)
@@ -373,6 +375,15 @@ class Worker(Position):
         if self._optimizer is not None and self._attachment.restarted:
             self._forget_moments()
         self._end_step(self._loss, 0)
+
+    def _is_next_real(self, method):
+        """Returns whether the step that ends is to be made. If not, drops its gradients."""
+        if not self._asked:
+            raise RuntimeError(_OWN_DATA % method)
+        real = self._handed.is_next_real()
+        if not real:
+            self._drop_gradients()
+        return real
 
     def _end_step(self, loss, correct):
         """Sends zeros for the gradients that are not there, and begins the next step."""

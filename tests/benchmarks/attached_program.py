@@ -87,8 +87,7 @@ def local_steps(model, batches):
 def attached_steps(model, batches):
     import catchment.torch as catchment
     worker = catchment.join(model, SAMPLES, overlap=True)
-    step = 0
-    while worker._attachment.plan.samples(step := step + 1) is not None:
+    for step, _ in enumerate(worker.minibatches(range(SAMPLES), collate=len)):
         x, y = batches[step % len(batches)]
         loss = F.cross_entropy(model(x), y)
         loss.backward()

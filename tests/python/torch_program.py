@@ -662,6 +662,10 @@ def main():
         return torch.save(model.state_dict(), "%s.worker%d" % (path, worker.index))
     if variant == "loader-batch":
         worker.loader(batch_size=4)
+    if variant == "own-samples":
+        for x, y in DataLoader(samples, batch_size=16):
+            simple(model, x, y)
+            worker.step(0.0)
     return train(model, worker, 2 if variant == "workers" else 0)
 
 

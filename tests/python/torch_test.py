@@ -250,6 +250,7 @@ class TorchTest(TorchCase):
                 ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
                 ("empty", r"the stream of samples \(Stream\) is empty"),
                 ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
+                ("own-samples", r"samples that the job has not assigned.*loop over worker.minibatches\(\) or worker.loader\(\)"),
                 ("loader-batch", "loader.. yields whole minibatches .* does not accept batch_size: set batch_size in the job"),
                 ("again", r"join\(\) was already called in this program.*start a job for each")):
             self.attached(variant, fails=True)
