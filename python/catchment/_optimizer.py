@@ -1,11 +1,14 @@
 """The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
 import functools
+import warnings
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from . import _scaler
 
+_RATE = ("the job sets the learning rate, so changes by the program, such as those of its scheduler, have no effect: use "
+         "worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job")
 _losses = []  # of the backward passes since the last step
 
 
@@ -40,18 +43,22 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, worker, parameters):
         super().__init__(parameters, {"lr": worker._attachment.learning_rate})
         self._worker = worker
+        self._rate = worker._attachment.learning_rate  # as the groups show it
         _watch_losses()
 
     def step(self, closure=None):
         loss = None
+        if any(group["lr"] != self._rate for group in self.param_groups):
+            warnings.warn(_RATE)
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
             self._divide_gradients(self.grad_scale)
         self._worker.step(sum(float(one) for one in _losses) if loss is None else loss)
+        self._rate = self._worker._attachment.learning_rate
         for group in self.param_groups:
-            group["lr"] = self._worker._attachment.learning_rate
+            group["lr"] = self._rate
         return loss
 
     @torch.no_grad()
@@ -73,4 +80,5 @@ class Scheduler(LRScheduler):
     """Shows the job's learning rate, for code that logs it."""
 
     def get_lr(self):
-        return [self.optimizer._worker._begun().learning_rate for _ in self.optimizer.param_groups]
+        self.optimizer._rate = self.optimizer._worker._begun().learning_rate
+        return [self.optimizer._rate for _ in self.optimizer.param_groups]

@@ -213,6 +213,16 @@ def train(model, worker, num_workers, before_step=None, scale=lambda loss: loss)
         worker.step(loss, (z.argmax(1) == y).sum())
 
 
+def train_with_scheduler(model, worker):
+    """Halves the rate of worker.optimizer() after some steps, with a scheduler of its own."""
+    optimizer = worker.optimizer()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+    for x, y in worker.minibatches():
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        scheduler.step()
+
+
 def change(model, variant, step):
     """Gives the parameters of a model that has joined other memory, as programs do."""
     if variant in ("channels-last", "load", "prune"):
@@ -666,6 +676,8 @@ def main():
         for x, y in DataLoader(samples, batch_size=16):
             simple(model, x, y)
             worker.step(0.0)
+    if variant == "own-scheduler":
+        return train_with_scheduler(model, worker)
     return train(model, worker, 2 if variant == "workers" else 0)
 
 

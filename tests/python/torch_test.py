@@ -99,7 +99,8 @@ class TorchTest(TorchCase):
 
     def test_warns_of_changes_that_the_servers_weights_replace(self):
         for variant, text in (("other-optimizer", "SGD changes parameters of the job, but their weights are the servers'"),
-                              ("loaded-after", "weights were loaded into the model after join(), but the servers' replace them")):
+                              ("loaded-after", "weights were loaded into the model after join(), but the servers' replace them"),
+                              ("own-scheduler", "the job sets the learning rate, so changes by the program")):
             self.attached(variant, *self.sets("epochs=1"))
             self.assertEqual(self.logs.count(text), 1, self.logs)
 
