@@ -32,6 +32,9 @@ _NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by ind
 _NO_PARAMS = ("worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, "
               "value=loss)")
 _NO_LOSS = "update() got no loss, so the job's metrics show 0: call update(grads, state, params, value=loss)"
+_DROPPED = ("the optimizer's state is not that of the last update, whose result was left out, as by optax.MultiSteps: keep the "
+            "state and the parameters of each update; for updates of several minibatches set "
+            "algorithm.contribution.gradient.push_period in the job")
 _OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from worker.params(), "
                  "because each worker has drawn its own initial values")
 
@@ -115,6 +118,7 @@ class Worker(ExchangingWorker):
     def __init__(self, attachment, tree):
         super().__init__(attachment)
         self._tree = tree
+        self._updates = 0  # of transformation()
 
     def params(self) -> Any:
         """Returns the weights as a pytree like that given to join, with its types and devices: the weights of the
@@ -145,13 +149,13 @@ class Worker(ExchangingWorker):
         return optax.GradientTransformationExtraArgs(self._init, self._update)
 
     def _init(self, params):
-        """Returns the state, which is empty."""
+        """Returns the state: the number of updates so far."""
         leaves = self._tree.leaves_of(params)
         if not self.evaluates and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             for path, leaf, weights in zip(self._tree.paths, leaves, tree_leaves(self.params())):
                 if not numpy.array_equal(leaf, weights, equal_nan=True):
                     raise ValueError(_OTHER_PARAMS % path)
-        return ()
+        return jnp.asarray(self._updates, jnp.int32)
 
     def _update(self, updates, state, params=None, *, value=None, **_):
         if params is None:
@@ -160,11 +164,13 @@ class Worker(ExchangingWorker):
             warnings.warn(_NO_LOSS)
         gradients = self._tree.leaves_of(updates)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
-        weights = io_callback(self._exchange_arrays, shapes, jnp.asarray(0.0 if value is None else value), *gradients,
-                              ordered=True)
+        weights = io_callback(self._exchange_arrays, shapes, state, jnp.asarray(0.0 if value is None else value),
+                              *gradients, ordered=True)
         # In float32 whatever the parameters are, so that apply_updates rounds only once.
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
-        return self._tree.unflatten(moves), state
+        return self._tree.unflatten(moves), state + 1
 
-    def _exchange_arrays(self, loss, *gradients):
-        return self._exchange(loss, [numpy.asarray(gradient) for gradient in gradients])
+    def _exchange_arrays(self, updates, loss, *gradients):
+        mistake = _DROPPED if updates != self._updates else None
+        self._updates += 1
+        return self._exchange(loss, [numpy.asarray(gradient) for gradient in gradients], mistake)

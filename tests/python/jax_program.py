@@ -94,6 +94,19 @@ def follow_with_optax(worker, x, y, compiled=True, chained=False):
     check(params, mine)
 
 
+def accumulate(worker, x, y):
+    """Leaves out every second update."""
+    import optax
+
+    optimizer = optax.MultiSteps(worker.transformation(), 2)
+    params = worker.params()
+    state = optimizer.init(params)
+    for samples in worker.minibatches():
+        grads = jax.grad(loss_of)(params, x[samples], y[samples])
+        updates, state = optimizer.update(grads, state, params, value=0.0)
+        params = optax.apply_updates(params, updates)
+
+
 def follow_in_bfloat16(worker, x, y):
     """A chain of Optax, whose parameters are bfloat16; the servers' weights are float32."""
     import optax
@@ -247,6 +260,7 @@ VARIANTS = {
     "shape": step_once(lambda grads: dict(grads, scale=grads["layers"][0][1])),
     "left-out": leave_out,
     "twice": step_twice,
+    "accumulates": accumulate,
     "own-samples": train_own_samples,
     "own-samples-optax": update_own_samples,
     "elsewhere": begin_elsewhere,

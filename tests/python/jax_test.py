@@ -73,6 +73,7 @@ class JaxTest(ProgramCase):
                 ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)"),
                 ("left-out", "step 1 was skipped"),
                 ("twice", "a step was made without a minibatch, or the second one for the same"),
+                ("accumulates", "algorithm.contribution.gradient.push_period in the job"),
                 ("own-samples", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
                 ("own-samples-optax", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
                 ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
