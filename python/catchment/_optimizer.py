@@ -34,7 +34,7 @@ def forget_losses():
 
 class Optimizer(torch.optim.Optimizer):
     """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the program has
-    called backward since the last step. Its learning rate shows the job's."""
+    called backward since the last step. It is worker.skip() if the closure returns None without calling backward. Its learning rate shows the job's."""
 
     # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a gradient
     # with an infinity is refused by the servers.
@@ -53,13 +53,19 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
-            self._divide_gradients(self.grad_scale)
-        self._worker.step(sum(float(one) for one in _losses) if loss is None else loss)
+        if closure is not None and loss is None and not _losses:  # Lightning's training_step may leave out a minibatch
+            self._worker.skip()
+        else:
+            self._end_step(loss)
         self._rate = self._worker._attachment.learning_rate
         for group in self.param_groups:
             group["lr"] = self._rate
         return loss
+
+    def _end_step(self, loss):
+        if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
+            self._divide_gradients(self.grad_scale)
+        self._worker.step(sum(float(one) for one in _losses) if loss is None else loss)
 
     @torch.no_grad()
     def _divide_gradients(self, scale):

@@ -90,6 +90,16 @@ class Scheduled(Classifier):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+class Skipping(Classifier):
+    """Leaves out every third minibatch."""
+
+    count = 0
+
+    def training_step(self, minibatch, index):
+        self.count += 1
+        return super().training_step(minibatch, index) if self.count % 3 else None
+
+
 class Silent(Classifier):
     def validation_step(self, minibatch, index):
         pass
@@ -116,8 +126,8 @@ def main():
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", "the DataLoader's batch_size|EarlyStopping")
     rows = read(path)
-    module = {"manual": Manual, "parts": Parts, "scheduled": Scheduled, "silent": Silent,
-              "diverges": Diverging}.get(
+    module = {"manual": Manual, "parts": Parts, "scheduled": Scheduled, "skips": Skipping,
+              "silent": Silent, "diverges": Diverging}.get(
         variant, Classifier)()
     if variant == "batch_norm":
         module = Classifier(batch_norm=True)
