@@ -230,10 +230,14 @@ void SimulatedMaster::Evaluate() {
       const std::vector<float> part = server->Weights();
       weights.insert(weights.end(), part.begin(), part.end());
     }
-    v1::EvaluationReport report = model_.Evaluate(weights);
-    report.set_incarnation(evaluator_);
-    report.set_evaluation(task->evaluation());
-    const absl::StatusOr<v1::ReportEvaluationReply> reply = loop_->ReportEvaluation(report);
+    absl::StatusOr<v1::EvaluationReport> report = model_.Evaluate(weights);
+    if (!report.ok()) {
+      status_.Update(report.status());
+      return;
+    }
+    report->set_incarnation(evaluator_);
+    report->set_evaluation(task->evaluation());
+    const absl::StatusOr<v1::ReportEvaluationReply> reply = loop_->ReportEvaluation(*report);
     status_.Update(reply.status());
     // No weights are written, so they need not be sent.
     v1::BestState kept;

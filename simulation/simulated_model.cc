@@ -47,7 +47,7 @@ class TrainedModel final : public SimulatedModel {
         model_(std::move(model)),
         layers_(std::move(layers)),
         augmentation_(job.data().augmentation(), data_.train.input_shape(), job.seed()),
-        reader_(&data_.train, &augmentation_, EpochOrder(job.seed(), data_.train.size())) {}
+        reader_(&data_.train, &augmentation_, EpochOrder(job.seed(), data_.train.size()), {}) {}
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
   const std::vector<Range>& layers() const override { return layers_; }
@@ -73,10 +73,11 @@ class TrainedModel final : public SimulatedModel {
                          gradient, &observer);
   }
 
-  v1::EvaluationReport Evaluate(absl::Span<const float> weights) override {
+  absl::StatusOr<v1::EvaluationReport> Evaluate(absl::Span<const float> weights) override {
     v1::EvaluationReport report;
     if (data_.test.size() == 0) return report;
-    const Score total = ScoreTestSet(data_, job_.batch_size(), weights, model_.get(), [] { return false; });
+    ASSIGN_OR_RETURN(const Score total, ScoreTestSet(data_, job_.batch_size(), /*threads=*/1, weights,
+                                                     model_.get(), [] { return false; }));
     report.set_samples(total.samples);
     report.set_correct(total.correct);
     report.set_loss_sum(total.loss_sum);
@@ -180,7 +181,7 @@ class Quadratic final : public SimulatedModel {
     return score;
   }
 
-  v1::EvaluationReport Evaluate(absl::Span<const float> weights) override {
+  absl::StatusOr<v1::EvaluationReport> Evaluate(absl::Span<const float> weights) override {
     constexpr double kSamples = 1e6;
     const double loss = LossAt(weights);
     v1::EvaluationReport report;

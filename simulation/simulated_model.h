@@ -43,7 +43,7 @@ class SimulatedModel {
                                       absl::Span<float> gradient) = 0;
   // Returns a report with samples, correct, loss_sum and statistics; without samples where nothing can be
   // scored.
-  virtual v1::EvaluationReport Evaluate(absl::Span<const float> weights) = 0;
+  virtual absl::StatusOr<v1::EvaluationReport> Evaluate(absl::Span<const float> weights) = 0;
 };
 
 // Loads the job's data and makes its model on the CPU, such that the same step gives the same bits. `job` is

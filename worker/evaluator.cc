@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/model_file.h"
+#include "common/job/data_sources.h"
 #include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
@@ -130,9 +131,9 @@ absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* ove
   return absl::OkStatus();
 }
 
-Score Evaluator::ScoreTestSet(Session* session, absl::Span<const float> weights) {
-  return catchment::ScoreTestSet(session->data, session->job.batch_size(), weights, session->model.get(),
-                                 [this] { return stop_.IsSet(); });
+absl::StatusOr<Score> Evaluator::ScoreTestSet(Session* session, absl::Span<const float> weights) {
+  return catchment::ScoreTestSet(session->data, session->job.batch_size(), LoaderThreads(session->job.data()),
+                                 weights, session->model.get(), [this] { return stop_.IsSet(); });
 }
 
 absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::vector<float>* weights) {

@@ -47,7 +47,7 @@ class Evaluator {
   // Returns OK while a server that cannot be reached may still return.
   absl::Status TolerateOutage(const absl::Status& status, double patience_seconds);
   // Scores the test set. Ends early, with a partial score, when the evaluator is stopped.
-  Score ScoreTestSet(Session* session, absl::Span<const float> weights);
+  absl::StatusOr<Score> ScoreTestSet(Session* session, absl::Span<const float> weights);
   // Scores the current weights of the servers, and copies them to *weights. The report is empty if there is
   // no test set.
   absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session, std::vector<float>* weights);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
 #include "common/job/program_metrics.h"
 #include "worker/attach/announced_plans.h"
@@ -83,9 +84,12 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
       leases_(me.worker(), me.incarnation(), &lease_calls_, [this] { return progress(); }),
       augmentation_(session->job.data().augmentation(), session->data.train.input_shape(),
                     session->job.seed()),
-      loader_(&session->data.train, &augmentation_, OrderOf(*session),
-              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock,
-              [session](absl::Span<const float> inputs) { return session->model->Pin(inputs); }),
+      loader_(
+          &session->data.train, &augmentation_, OrderOf(*session),
+          {.depth = session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead,
+           .threads = LoaderThreads(session->job.data()),
+           .pin_inputs = [session](absl::Span<const float> inputs) { return session->model->Pin(inputs); }},
+          Plans(), clock),
       loop_(SamplesPerEpoch(session->job, session->data.train.size()), algorithm_.get(), &leases_, this) {
   if (!session->residual.empty()) client_.SetResidual(std::exchange(session->residual, {}));
 }

@@ -3,6 +3,7 @@
 #ifndef CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 #define CATCHMENT_COMMON_JOB_DATA_SOURCES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -69,6 +70,16 @@ inline std::string WhyNoTestSamples(const v1::Data& data) {
   if (data.has_synthetic()) return "data.synthetic has no samples for tests";
   if (data.has_table()) return data.table().test().empty() ? "data.table.test names no file" : "";
   return ShapeOf(data).test_samples == 0 ? "the data's test_samples is 0" : "";
+}
+
+// Returns true if the samples have content, which threads of the loader read.
+inline bool HasContent(const v1::Data& data) {
+  return data.source_case() != v1::Data::SOURCE_NOT_SET && !data.has_synthetic() && !data.has_external();
+}
+
+// Returns data.loader_threads, or 1 for samples without content.
+inline int LoaderThreads(const v1::Data& data) {
+  return HasContent(data) ? std::max(1, static_cast<int>(data.loader_threads())) : 1;
 }
 
 // Returns true if each sample has a class, so that accuracy is defined.

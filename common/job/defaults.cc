@@ -53,6 +53,7 @@ void FillModel(v1::Model* model) {
 
 void FillData(v1::Data* data) {
   if (const auto fill = SourceOf(*data).fill_defaults; fill != nullptr) fill(data);
+  if (HasContent(*data)) CATCHMENT_DEFAULT(data, loader_threads, 1);
   if (!data->has_augmentation()) return;
   CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);

@@ -55,9 +55,11 @@ void CompareModels(const v1::Model& saved, const v1::Model& now, std::vector<std
   }
 }
 
+// Returns the data without their place, and without the number of threads that read them.
 v1::Data WithoutPlace(v1::Data data) {
   if (data.has_mnist()) data.mutable_mnist()->clear_directory();
   if (data.has_table()) data.mutable_table()->clear_directory();
+  data.clear_loader_threads();
   return data;
 }
 

@@ -24,14 +24,14 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
 std::string JobText(const v1::Job& job);
 
 // Returns a fingerprint by which two daemons check that they have the same job, equal on every machine. `job`
-// is valid. All fields count except data.mnist.directory and data.table.directory, since machines may keep
-// the files in different directories.
+// is valid. All fields count except data.loader_threads, data.mnist.directory and data.table.directory, since
+// machines may keep the files in different directories.
 uint64_t JobFingerprint(const v1::Job& job);
 
 // Returns why a job cannot continue from a checkpoint of another job, with a line for each field that
-// prevents it; empty if it can. Both are valid. The model, the data (except for these directories) and the
-// seed, which determines the order of the samples, must be the same; budget, workers, batch size, algorithm
-// and learning rate may change.
+// prevents it; empty if it can. Both are valid. The model, the data (except for these fields) and the seed,
+// which determines the order of the samples, must be the same; budget, workers, batch size, algorithm and
+// learning rate may change.
 std::string DescribeResumeConflict(const v1::Job& saved, const v1::Job& now);
 
 // Returns FailedPrecondition, naming message and field, for the first field, or value of an enumeration, in

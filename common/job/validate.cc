@@ -85,6 +85,12 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   CheckBudget(job, problems);
 }
 
+void CheckLoaderThreads(const v1::Data& data, Problems* problems) {
+  constexpr uint32_t kMaxLoaderThreads = 256;
+  if (data.has_loader_threads())
+    problems->Within<uint32_t>(1, kMaxLoaderThreads, "data.loader_threads", data.loader_threads());
+}
+
 void CheckAugmentation(const v1::Data& data, Problems* problems) {
   const SampleShape shape = ShapeOf(data).input;
   if (data.has_synthetic() || shape.kind != SampleKind::kImage) {
@@ -102,6 +108,7 @@ void CheckData(const v1::Job& job, Problems* problems) {
     return problems->Add("data", Reason::kMissing, "has no source; give one of " + ListDataSources());
   }
   if (const auto check = SourceOf(data).check; check != nullptr) check(job, problems);
+  CheckLoaderThreads(data, problems);
   if (data.has_augmentation() && (!data.has_table() || SaysItsShape(data.table()))) {
     CheckAugmentation(data, problems);
   }

@@ -9,12 +9,13 @@
 namespace catchment {
 
 BatchLoader::BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
-                         int depth, NextPlan next_plan, const Clock* clock, PinInputs pin_inputs)
+                         Options options, NextPlan next_plan, const Clock* clock)
     : clock_(clock),
-      reader_(dataset, augmentation, std::move(order), std::move(pin_inputs)),
+      reader_(dataset, augmentation, std::move(order),
+              {.threads = options.threads, .clock = clock, .pin_inputs = std::move(options.pin_inputs)}),
       next_plan_(std::move(next_plan)),
-      buffers_(depth) {
-  CHECK_GE(depth, 1);
+      buffers_(options.depth) {
+  CHECK_GE(options.depth, 1);
   for (LoadedBatch& buffer : buffers_) free_.push_back(&buffer);
   thread_ = std::thread([this] { Run(); });
 }

@@ -1,4 +1,4 @@
-// Prepares minibatches on a thread of its own, ahead of the one that trains.
+// Prepares minibatches on threads of its own, ahead of the one that trains.
 #ifndef CATCHMENT_WORKER_DATA_BATCH_LOADER_H_
 #define CATCHMENT_WORKER_DATA_BATCH_LOADER_H_
 
@@ -23,19 +23,27 @@ namespace catchment {
 using NextPlan = std::function<absl::StatusOr<std::optional<BatchPlan>>()>;
 
 // A ring of `depth` buffers that are filled by the background thread and emptied by Next(), in the order of
-// the plans. Buffers are used again: once each has held the largest minibatch, nothing is allocated.
+// the plans. Buffers are used again: once each has held the largest minibatch, nothing is allocated. With
+// more threads than one, they divide the samples of each minibatch among them.
 //
-// Threads: Next() and HasNext() are for one thread at a time; seconds_waited() for any. The destructor ends
+// Threads: Next() and HasNext() are for one thread at a time; the measurements for any. The destructor ends
 // and joins the background thread. It cannot wake a NextPlan that blocks: the owner must make it return
-// first. Errors: the first error of NextPlan, or InvalidArgument for a span outside the training set, ends
-// the loading; Next() returns it after the batches that were loaded before it, and at every later call.
+// first. Errors: the first error of NextPlan, or that of the reader (batch_reader.h), ends the
+// loading; Next() returns it after the batches that were loaded before it, and at every later call.
 class BatchLoader {
  public:
-  // dataset, augmentation and clock must outlive the loader. `order` is over the whole of `dataset`. depth:
-  // at least 1; one buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared
-  // ahead. `augmentation` and `pin_inputs` may be null.
-  BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order, int depth,
-              NextPlan next_plan, const Clock* clock, PinInputs pin_inputs = nullptr);
+  struct Options {
+    // At least 1; one buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared
+    // ahead.
+    int depth = 1;
+    int threads = 1;                 // that read, at least 1
+    PinInputs pin_inputs = nullptr;  // may be null
+  };
+
+  // dataset, augmentation and clock must outlive the loader. `order` is over the whole of `dataset`.
+  // `augmentation` may be null.
+  BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order, Options options,
+              NextPlan next_plan, const Clock* clock);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
@@ -49,6 +57,10 @@ class BatchLoader {
   // Seconds that Next() has waited in all calls together.
   double seconds_waited() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // BatchReader's.
+  uint64_t bytes_read() const { return reader_.bytes_read(); }
+  double read_seconds() const { return reader_.read_seconds(); }
+
  private:
   // The background thread.
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
@@ -60,7 +72,7 @@ class BatchLoader {
 
   const Clock* const clock_;
 
-  // Used only by the background thread.
+  // Used only by the background thread, except for the reader's totals.
   BatchReader reader_;
   const NextPlan next_plan_;
 

@@ -1,21 +1,26 @@
 #include "worker/data/batch_reader.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/base/status_macros.h"
 #include "glog/logging.h"
 
 namespace catchment {
 
 BatchReader::BatchReader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
-                         PinInputs pin_inputs)
+                         Options options)
     : dataset_(dataset),
-      augmentation_(augmentation != nullptr && augmentation->is_identity() ? nullptr : augmentation),
+      augmentation_(augmentation),
       order_(std::move(order)),
-      original_(augmentation_ != nullptr ? dataset->input_shape().size() : 0),
-      pin_inputs_(std::move(pin_inputs)) {
+      pin_inputs_(std::move(options.pin_inputs)),
+      originals_(options.threads),
+      threads_(options.threads, options.clock) {
   CHECK_EQ(order_.num_samples(), dataset->size());
+  if (augmentation_ == nullptr || augmentation_->is_identity()) return;
+  for (std::vector<float>& original : originals_) original.resize(dataset->input_shape().size());
 }
 
 absl::Status BatchReader::Read(BatchPlan plan, LoadedBatch* batch) {
@@ -34,13 +39,15 @@ absl::Status BatchReader::Read(BatchPlan plan, LoadedBatch* batch) {
   batch->targets.Resize(batch->samples * dataset_->target().reals);
   if (dataset_->has_content() && !dataset_->target().is_real()) batch->labels.resize(batch->samples);
   batch->sample_ids.resize(batch->samples);
+  indices_.resize(batch->samples);
   int64_t at = 0;
   for (const Span& span : plan.spans) {
-    dataset_->has_content() ? CopySpan(span, at, batch) : NameSpan(span, at, batch);
+    NameSpan(span, at, batch);
     at += static_cast<int64_t>(span.end - span.begin);
   }
   batch->spans = std::move(plan.spans);
-  return absl::OkStatus();
+  if (!dataset_->has_content()) return absl::OkStatus();
+  return threads_.Run(batch->samples, [&](int thread, int64_t i) { return ReadSample(thread, i, batch); });
 }
 
 void BatchReader::ResizeInputs(int64_t size, LoadedBatch* batch) {
@@ -52,31 +59,34 @@ void BatchReader::ResizeInputs(int64_t size, LoadedBatch* batch) {
   }
 }
 
-void BatchReader::CopySample(int64_t index, uint64_t sample_id, float* out) {
-  if (augmentation_ == nullptr) return dataset_->CopyInput(index, out);
-  dataset_->CopyInput(index, original_.data());
-  augmentation_->Apply(sample_id, original_.data(), out);
-}
-
-void BatchReader::CopySpan(const Span& span, int64_t at, LoadedBatch* batch) {
-  const std::vector<uint32_t>& order = order_.order(span.epoch);
-  const int64_t values = dataset_->input_shape().size();
-  for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
-    const uint32_t index = order[position];
-    if (dataset_->target().is_real()) {
-      dataset_->CopyTargets(index, batch->targets.data() + at * dataset_->target().reals);
-    } else {
-      batch->labels[at] = dataset_->label(index);
-    }
-    batch->sample_ids[at] = Derive(span.epoch, index);
-    CopySample(index, batch->sample_ids[at], batch->inputs.data() + at * values);
-  }
-}
-
 void BatchReader::NameSpan(const Span& span, int64_t at, LoadedBatch* batch) {
-  for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
-    batch->sample_ids[at] = Derive(span.epoch, position);
+  if (!dataset_->has_content()) {
+    for (uint64_t position = span.begin; position < span.end; ++position)
+      batch->sample_ids[at++] = Derive(span.epoch, position);
+    return;
   }
+  const std::vector<uint32_t>& order = order_.order(span.epoch);
+  for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
+    indices_[at] = order[position];
+    batch->sample_ids[at] = Derive(span.epoch, order[position]);
+  }
+}
+
+absl::Status BatchReader::ReadSample(int thread, int64_t i, LoadedBatch* batch) {
+  const int64_t index = indices_[i];
+  if (dataset_->target().is_real()) {
+    dataset_->CopyTargets(index, batch->targets.data() + i * dataset_->target().reals);
+  } else {
+    batch->labels[i] = dataset_->label(index);
+  }
+  const uint64_t id = batch->sample_ids[i];
+  float* const input = batch->inputs.data() + i * dataset_->input_shape().size();
+  std::vector<float>& original = originals_[thread];
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   dataset_->ReadInput(index, std::nullopt, original.empty() ? input : original.data()));
+  bytes_read_ += bytes;
+  if (!original.empty()) augmentation_->Apply(id, original.data(), input);
+  return absl::OkStatus();
 }
 
 }  // namespace catchment

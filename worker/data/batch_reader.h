@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_WORKER_DATA_BATCH_READER_H_
 #define CATCHMENT_WORKER_DATA_BATCH_READER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,12 +10,14 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/base/clock.h"
 #include "common/base/span.h"
 #include "kernels/backend.h"
 #include "worker/data/aligned_floats.h"
 #include "worker/data/augmentation.h"
 #include "worker/data/dataset.h"
 #include "worker/data/epoch_order.h"
+#include "worker/data/sample_threads.h"
 
 namespace catchment {
 
@@ -41,28 +44,44 @@ struct LoadedBatch {
   std::unique_ptr<Pinning> pinned_inputs;  // ends before the inputs; may be null
 };
 
-// Threads: not thread-safe. Errors: InvalidArgument for a span outside the training set.
+// Threads: the totals are for any thread; otherwise not thread-safe. Errors: InvalidArgument for a span
+// outside the training set; those of files that are read.
 class BatchReader {
  public:
-  // `dataset` and `augmentation` outlive the reader. `order` is over the whole of `dataset`. `augmentation`
-  // and `pin_inputs` may be null.
-  BatchReader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
-              PinInputs pin_inputs = nullptr);
+  struct Options {
+    int threads = 1;               // that read, the caller of Read included
+    const Clock* clock = nullptr;  // measures the time of reading; null: it is not measured
+    PinInputs pin_inputs = nullptr;
+  };
 
-  // Reads the samples of a plan. Once `batch` has held the largest minibatch, nothing is allocated.
+  // `dataset`, `augmentation` and the clock outlive the reader. `order` is over the whole of `dataset`.
+  // `augmentation` may be null.
+  BatchReader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order, Options options);
+
+  // Reads the samples of a plan: the same values with any number of threads. Once `batch` has held the
+  // largest minibatch, nothing is allocated.
   absl::Status Read(BatchPlan plan, LoadedBatch* batch);
+
+  // Returns the bytes that all reads have read from files.
+  uint64_t bytes_read() const { return bytes_read_; }
+  // Returns the seconds in which the threads have read, decoded and augmented samples, summed over the
+  // threads.
+  double read_seconds() const { return threads_.busy_seconds(); }
 
  private:
   void ResizeInputs(int64_t size, LoadedBatch* batch);
-  void CopySample(int64_t index, uint64_t sample_id, float* out);
-  void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
-  static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
+  // Sets what a span's samples are, except for their inputs.
+  void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
+  absl::Status ReadSample(int thread, int64_t i, LoadedBatch* batch);
 
   const Dataset* const dataset_;
   const Augmentation* const augmentation_;  // null: none
   EpochOrder order_;
-  std::vector<float> original_;  // of a sample that is augmented
   const PinInputs pin_inputs_;
+  std::vector<uint32_t> indices_;              // of the minibatch's samples in the data set
+  std::vector<std::vector<float>> originals_;  // of a sample that is augmented, for each thread
+  std::atomic<uint64_t> bytes_read_ = 0;
+  SampleThreads threads_;  // last: they use all of the above
 };
 
 }  // namespace catchment

@@ -37,4 +37,9 @@ Dataset::Dataset(const SampleShape& input_shape, int num_classes, const Normaliz
                                           std::vector<Normalization>(input_shape.channels, normalization));
 }
 
+void Dataset::CopyInput(int64_t index, float* out) const {
+  const absl::StatusOr<int64_t> read = ReadInput(index, std::nullopt, out);
+  CHECK(read.ok()) << read.status();
+}
+
 }  // namespace catchment

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/job/model_shapes.h"
 #include "worker/data/sample_content.h"
 
@@ -45,8 +47,12 @@ class Dataset {
     std::copy_n(targets_.data() + index * target_.reals, target_.reals, out);
   }
 
-  // Writes the input_shape().size() values of a sample.
-  void CopyInput(int64_t index, float* out) const { content_->Copy(index, out); }
+  // Writes the input_shape().size() values of a sample: SampleContent::Read.
+  absl::StatusOr<int64_t> ReadInput(int64_t index, std::optional<uint64_t> crop_seed, float* out) const {
+    return content_->Read(index, crop_seed, out);
+  }
+  // The same for samples that are in memory.
+  void CopyInput(int64_t index, float* out) const;
 
   // Null of samples without content.
   const SampleContent* content() const { return content_.get(); }

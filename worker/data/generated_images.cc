@@ -33,7 +33,7 @@ class Gratings final : public SampleContent {
         frequencies_(static_cast<int>(std::ceil(std::sqrt(classes)))),
         labels_(std::move(labels)) {}
 
-  void Copy(int64_t index, float* out) const override {
+  absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t>, float* out) const override {
     Random random(Derive(seed_, index));
     const int u = 1 + labels_[index] % frequencies_, v = labels_[index] / frequencies_;
     const double phase = kTwoPi * random.Uniform();
@@ -45,6 +45,7 @@ class Gratings final : public SampleContent {
                  out);
       }
     }
+    return 0;
   }
 
  private:

@@ -1,12 +1,15 @@
-// The values of samples in memory, and the ways to keep them.
+// The values of samples, and the ways to keep them.
 //
-// Threads: immutable once made.
+// Threads: immutable once made; any number of threads may read at the same time.
 #ifndef CATCHMENT_WORKER_DATA_SAMPLE_CONTENT_H_
 #define CATCHMENT_WORKER_DATA_SAMPLE_CONTENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace catchment {
 
@@ -19,13 +22,17 @@ struct Normalization {
 class SampleContent {
  public:
   virtual ~SampleContent() = default;
-  // Writes the values of a sample as the network takes them.
-  virtual void Copy(int64_t index, float* out) const = 0;
+  // Writes the values of a sample as the network receives them, and returns the bytes that were read from a
+  // file for it; 0 for samples in memory. `crop_seed` determines the random part of an image that has a size
+  // of its own; absent: its center. Errors: those of the file, which only samples that are not in memory
+  // have.
+  virtual absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t> crop_seed,
+                                       float* out) const = 0;
 
   // The same as they are kept, for those who keep them elsewhere: as bytes, or as floats; the other is null.
   virtual const uint8_t* bytes(int64_t index) const { return nullptr; }
   virtual const float* floats(int64_t index) const { return nullptr; }
-  // Returns the normalization that turns stored values into those that Copy writes: one for each channel of
+  // Returns the normalization that turns stored values into those that Read writes: one for each channel of
   // an image, one for each value of other samples' last dimension, or one for all. Empty: they are the same.
   virtual std::vector<Normalization> normalization() const { return {}; }
 };
@@ -44,13 +51,14 @@ class ByteImages final : public SampleContent {
     }
   }
 
-  void Copy(int64_t index, float* out) const override {
+  absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t>, float* out) const override {
     const auto channels = static_cast<int64_t>(scales_.size());
     const uint8_t* pixels = pixels_.data() + index * channels * area_;
     for (int64_t c = 0; c < channels; ++c) {
       const float scale = scales_[c], offset = offsets_[c];
       for (int64_t i = 0; i < area_; ++i) *out++ = static_cast<float>(*pixels++) * scale + offset;
     }
+    return 0;
   }
   const uint8_t* bytes(int64_t index) const override {
     return pixels_.data() + index * static_cast<int64_t>(scales_.size()) * area_;
@@ -75,9 +83,10 @@ class FloatSamples final : public SampleContent {
  public:
   FloatSamples(std::vector<float> values, int64_t size) : values_(std::move(values)), size_(size) {}
 
-  void Copy(int64_t index, float* out) const override {
+  absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t>, float* out) const override {
     const float* values = values_.data() + index * size_;
     for (int64_t i = 0; i < size_; ++i) out[i] = values[i];
+    return 0;
   }
   const float* floats(int64_t index) const override { return values_.data() + index * size_; }
 

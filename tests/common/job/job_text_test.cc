@@ -35,6 +35,7 @@ TEST(JobText, ReadsBackAsTheSameJob) {
 TEST(JobFingerprint, IsTheSameForTheSameJob) {
   EXPECT_EQ(JobFingerprint(MakeJob()), JobFingerprint(MakeJob()));
   EXPECT_EQ(JobFingerprint(MakeJob()), JobFingerprint(MakeJob({"data.mnist.directory=/b"})));
+  EXPECT_EQ(JobFingerprint(MakeJob()), JobFingerprint(MakeJob({"data.loader_threads=5"})));
 }
 
 TEST(JobFingerprint, ChangesWithEveryField) {
@@ -49,9 +50,10 @@ TEST(JobFingerprint, ChangesWithEveryField) {
 
 TEST(DescribeResumeConflict, BudgetWorkersAlgorithmAndPlaceMayChange) {
   EXPECT_EQ(DescribeResumeConflict(MakeJob(), MakeJob()), "");
-  EXPECT_EQ(DescribeResumeConflict(MakeJob(), MakeJob({"epochs=9", "workers=5", "algorithm.preset=easgd",
-                                                       "optimizer.learning_rate=0.3", "batch_size=32",
-                                                       "data.mnist.directory=/b", "checkpoint.keep=7"})),
+  EXPECT_EQ(DescribeResumeConflict(
+                MakeJob(), MakeJob({"epochs=9", "workers=5", "algorithm.preset=easgd",
+                                    "optimizer.learning_rate=0.3", "batch_size=32", "data.mnist.directory=/b",
+                                    "data.loader_threads=5", "checkpoint.keep=7"})),
             "");
 }
 

@@ -69,6 +69,7 @@ data {
     test_samples: 4000
     seed: 1
   }
+  loader_threads: 1
 }
 algorithm {
   preset: "sync"
@@ -511,6 +512,8 @@ INSTANTIATE_TEST_SUITE_P(
              "data.generated_events.test_samples range"},
         Case{{"data.generated_images={size: 4 classes: 10}"}, "data.generated_images.classes range"},
         Case{{"data.generated_images={size: 5000 classes: 10}"}, "data.generated_images.size range"},
+        Case{{"data.loader_threads=0"}, "data.loader_threads range"},
+        Case{{"data.loader_threads=257"}, "data.loader_threads range"},
         Case{{"data.augmentation={crop_padding: 28}"}, "data.augmentation.crop_padding range"},
         Case{{"data.generated_events={}", "data.augmentation={flip: true}", "model.layers[1].dense.units=3"},
              "data.augmentation unused"},

@@ -9,7 +9,7 @@ FOLLOWED = ["model.layers.name", "model.layers.dense.units", "model.layers.relu"
 # What the servers and the master do.
 OTHERS = ["name", "shared_memory", "batch_size", "epochs", "samples", "updates", "workers", "deterministic", "evaluation", "faults",
           "device", "model.initial_weights", "algorithm.preset", "algorithm.consistency", "algorithm.compensation",
-          "data.table.test", "data.table.directory", "data.table.features",
+          "data.loader_threads", "data.table.test", "data.table.directory", "data.table.features",
           "data.table.labels", "checkpoint", "optimizer", "computation", "last_minibatch"]
 # Fields of which this client can do nothing but these values.
 ONLY = {"model.loss.kind": [1], "model.loss.label_smoothing": [0.0], "model.layers.dense.bias": [True],

@@ -45,8 +45,9 @@ class FixedClock final : public Clock {
 
 class BatchLoaderTest : public testing::Test {
  protected:
-  std::unique_ptr<BatchLoader> MakeLoader(int depth, NextPlan plans) {
-    return std::make_unique<BatchLoader>(&data_, nullptr, EpochOrder(kSeed, kSamples), depth,
+  std::unique_ptr<BatchLoader> MakeLoader(int depth, NextPlan plans, int threads = 1) {
+    return std::make_unique<BatchLoader>(&data_, nullptr, EpochOrder(kSeed, kSamples),
+                                         BatchLoader::Options{.depth = depth, .threads = threads},
                                          std::move(plans), &clock_);
   }
 
@@ -94,10 +95,13 @@ TEST_F(BatchLoaderTest, PinsInputsUntilTheyGrow) {
   };
   std::vector<std::string> events;
   {
-    BatchLoader loader(
-        &data_, nullptr, EpochOrder(kSeed, kSamples), 1,
-        Plans({{1, {{0, 0, 3}}}, {2, {{0, 3, 5}}}, {3, {{0, 5, 10}}}}), &clock_,
-        [&](absl::Span<const float> inputs) { return std::make_unique<Pinned>(&events, inputs.size()); });
+    BatchLoader loader(&data_, nullptr, EpochOrder(kSeed, kSamples),
+                       {.depth = 1,
+                        .pin_inputs =
+                            [&](absl::Span<const float> inputs) {
+                              return std::make_unique<Pinned>(&events, inputs.size());
+                            }},
+                       Plans({{1, {{0, 0, 3}}}, {2, {{0, 3, 5}}}, {3, {{0, 5, 10}}}}), &clock_);
     for (int i = 0; i < 3; ++i) Take(&loader);
   }
   EXPECT_THAT(events, testing::ElementsAre("pin 6", "unpin 6", "pin 10", "unpin 10"));
@@ -125,7 +129,7 @@ TEST_F(BatchLoaderTest, GivesBatchesInTheOrderOfThePlansAndThenNullForEver) {
 TEST_F(BatchLoaderTest, SamplesWithoutContentAreNamedByTheirPositions) {
   constexpr int64_t kMany = 4'000'000'000;  // an order of that length would take 16 GB
   const Dataset data = Dataset::WithoutContent(kMany);
-  BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kMany), 2,
+  BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kMany), {.depth = 2},
                      Plans({{1, {{5, kMany - 2, kMany}, {6, 0, 1}}}}), &clock_);
   const LoadedBatch& batch = Take(&loader);
   EXPECT_EQ(batch.samples, 3);
@@ -294,7 +298,7 @@ class ManualClock final : public Clock {
 TEST_F(BatchLoaderTest, MeasuresHowLongNextWaited) {
   ManualClock clock;
   BatchLoader loader(
-      &data_, nullptr, EpochOrder(kSeed, kSamples), 2,
+      &data_, nullptr, EpochOrder(kSeed, kSamples), {.depth = 2},
       [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
         clock.WaitUntilReadThenAdvance(2.5);
         return std::nullopt;
@@ -311,22 +315,75 @@ TEST_F(BatchLoaderTest, ABatchThatIsReadyIsNotWaitedFor) {
   CondVar changed;
   int calls = 0;
   BatchLoader loader(
-      &data_, nullptr, EpochOrder(kSeed, kSamples), 2,
+      &data_, nullptr, EpochOrder(kSeed, kSamples), {.depth = 2},
       [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
         MutexLock lock(&mu);
         ++calls;
         changed.Notify();
+        if (calls == 2) return std::nullopt;
         return BatchPlan{0, {{0, 0, 1}}};
       },
       &clock);
   {
-    // At the second call the first batch has been loaded.
+    // At the second call the first batch has been loaded, and nothing more is.
     MutexLock lock(&mu);
     changed.Wait(&mu, [&] { return calls == 2; });
   }
+  const int reads = clock.reads();
   ASSERT_TRUE(loader.Next().ok());
-  EXPECT_EQ(clock.reads(), 0);
+  EXPECT_EQ(clock.reads(), reads);
   EXPECT_EQ(loader.seconds_waited(), 0);
+}
+
+TEST_F(BatchLoaderTest, AnyNumberOfThreadsMakesTheSameMinibatches) {
+  std::vector<BatchPlan> plans;
+  for (uint64_t i = 0; i < 200; ++i)
+    plans.push_back({i, {{i / 3, i % 7, 10}, {i, 0, i % 4}, {i + 1, 3, 3 + i % 8}}});
+  for (const int threads : {1, 2, 3, 8}) {
+    auto loader = MakeLoader(3, Plans(plans), threads);
+    for (const BatchPlan& plan : plans) {
+      const LoadedBatch& batch = Take(loader.get());
+      EXPECT_EQ(batch.tag, plan.tag);
+      ExpectSamples(batch, plan.spans);
+    }
+    EXPECT_EQ(*loader->Next(), nullptr);
+  }
+}
+
+// Samples in files of 1000 bytes, one of which is damaged.
+class Files final : public SampleContent {
+ public:
+  absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t> crop_seed, float* out) const override {
+    if (index == kDamaged) return absl::DataLossError(absl::StrCat("sample ", index, " is damaged"));
+    out[0] = static_cast<float>(crop_seed.value_or(0) % 1000);
+    return 1000;
+  }
+  static constexpr int kDamaged = 4;
+};
+
+TEST_F(BatchLoaderTest, CountsWhatItReads) {
+  const Dataset data({1, 1, 1}, 1, std::make_unique<Files>(), std::vector<int32_t>(kSamples));
+  EpochOrder order(kSeed, kSamples);
+  const std::vector<uint32_t>& indices = order.order(0);
+  const uint64_t damaged = std::find(indices.begin(), indices.end(), Files::kDamaged) - indices.begin();
+  BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kSamples), {.depth = 2, .threads = 2},
+                     Plans({{0, {{0, 0, damaged}, {0, damaged + 1, kSamples}}}}), &clock_);
+  Take(&loader);
+  EXPECT_EQ(loader.bytes_read(), 9000u);
+  EXPECT_EQ(loader.read_seconds(), 0) << "the clock stands still";
+}
+
+TEST_F(BatchLoaderTest, ADamagedSampleEndsTheLoading) {
+  const Dataset data({1, 1, 1}, 1, std::make_unique<Files>(), std::vector<int32_t>(kSamples));
+  for (const int threads : {1, 4}) {
+    BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kSamples), {.depth = 2, .threads = threads},
+                       Plans({{0, {{0, 0, 10}}}}), &clock_);
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = loader.Next().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(status.message(), "sample 4 is damaged");
+    }
+  }
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ TableContent::TableContent(const SampleShape& shape, std::vector<Normalization> 
     : shape_(shape), normalization_(std::move(normalization)) {}
 
 void TableContent::Add(const TableRows& rows) {
-  files_.push_back({size(), rows.size, rows.bytes, rows.floats});
+  files_.push_back({size(), rows.size, rows.bytes, rows.floats, rows.mapped});
 }
 
 const TableContent::File& TableContent::FileOf(int64_t index) const {
@@ -27,13 +27,16 @@ const float* TableContent::floats(int64_t index) const {
   return file.floats == nullptr ? nullptr : file.floats.get() + (index - file.begin) * shape_.size();
 }
 
-void TableContent::Copy(int64_t index, float* out) const {
+absl::StatusOr<int64_t> TableContent::Read(int64_t index, std::optional<uint64_t>, float* out) const {
   if (const uint8_t* const from = bytes(index)) {
     std::copy_n(from, shape_.size(), out);
   } else {
     std::copy_n(floats(index), shape_.size(), out);
   }
   if (!normalization_.empty()) Normalize(out);
+  const File& file = FileOf(index);
+  if (!file.mapped) return 0;
+  return shape_.size() * static_cast<int64_t>(file.bytes != nullptr ? 1 : sizeof(float));
 }
 
 void TableContent::Normalize(float* values) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ class TableContent final : public SampleContent {
   void Add(const TableRows& rows);
   int64_t size() const { return files_.empty() ? 0 : files_.back().begin + files_.back().size; }
 
-  void Copy(int64_t index, float* out) const override;
+  absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t> crop_seed, float* out) const override;
   const uint8_t* bytes(int64_t index) const override;
   const float* floats(int64_t index) const override;
   std::vector<Normalization> normalization() const override { return normalization_; }
@@ -33,6 +34,7 @@ class TableContent final : public SampleContent {
     int64_t size = 0;
     std::shared_ptr<const uint8_t> bytes;
     std::shared_ptr<const float> floats;
+    bool mapped = false;  // as in TableRows
   };
 
   const File& FileOf(int64_t index) const;

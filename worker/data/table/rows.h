@@ -31,6 +31,7 @@ struct TableRows {
   // The values, size x the sample's shape, one row after another, in one of them; the other is null.
   std::shared_ptr<const uint8_t> bytes;
   std::shared_ptr<const float> floats;
+  bool mapped = false;  // the values are those of a mapped file, which are read when they are used
   // The labels or the targets of all rows, according to TableSpec.target; the other one is empty.
   std::vector<int32_t> labels;
   std::vector<float> targets;

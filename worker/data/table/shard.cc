@@ -209,6 +209,7 @@ absl::StatusOr<TableRows> ReadShard(const std::string& path, const TableSpec& sp
   RETURN_IF_ERROR(CheckSpec(path, header, spec));
   TableRows rows;
   rows.size = static_cast<int64_t>(header.rows);
+  rows.mapped = true;
   RETURN_IF_ERROR(ReadLabels(path, *file, header, spec, &rows));
   const char* const values = file->data() + kAlignment;
   if (header.value_kind == kBytes) {
