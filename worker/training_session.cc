@@ -217,6 +217,8 @@ absl::Status TrainingSession::OnStarted() {
 void TrainingSession::Publish(v1::Progress* progress) {
   client_.totals().FillProgress(progress);
   progress->set_shared_memory_servers(client_.shared_memory_servers());
+  progress->set_bytes_read(loader_.bytes_read());
+  progress->set_read_seconds(loader_.read_seconds());
   MutexLock lock(&mu_);
   progress_ = *progress;
 }

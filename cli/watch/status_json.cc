@@ -92,7 +92,9 @@ Json WorkerJson(const v1::WorkerStatus& worker, const v1::JobStatus* before) {
                  {"steps", worker.progress().steps()},
                  {"samples", worker.progress().samples()},
                  {"samples_per_second", Optional(work.samples_per_second())},
-                 {"compute_seconds_per_step", Optional(work.compute_per_step())}};
+                 {"compute_seconds_per_step", Optional(work.compute_per_step())},
+                 {"bytes_read", worker.progress().bytes_read()},
+                 {"read_seconds", worker.progress().read_seconds()}};
   AddTimes(work, &object);
   AddStaleness(worker, worker.progress().steps() > 0, &object);
   object["seconds_since_heartbeat"] = worker.seconds_since_heartbeat();

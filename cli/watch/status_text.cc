@@ -125,6 +125,19 @@ std::string WireRow(const v1::JobStatus& status) {
   return row;
 }
 
+// Returns what the workers' loaders have read from files, and how many of their threads were busy with it.
+std::string ReadingRow(const v1::JobStatus& status, const v1::JobStatus* before) {
+  if (status.bytes_read() == 0) return "";
+  const Work work = WorkOf(status, before);
+  std::string row = absl::StrCat(Bytes(static_cast<double>(status.bytes_read())), " read");
+  if (status.workers_size() > 0 && work.seconds() > 0) {
+    absl::StrAppend(&row, "; ", Three(work.read / work.seconds()), " of ",
+                    Plural(status.settings().data().loader_threads(), "loader thread"),
+                    " of a worker are busy");
+  }
+  return row;
+}
+
 std::string CheckpointRow(const v1::JobStatus& status) {
   if (!status.writes_checkpoints()) return "none are written";
   return status.last_checkpoint() == 0 ? "none yet" : Count(status.last_checkpoint());
@@ -137,12 +150,12 @@ std::string SecurityRow(const v1::JobStatus& status) {
 
 std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"progress", ProgressRow(status)},   {"time", TimeRow(status, before)},
-      {"training", TrainingRow(status)},   {"test", TestRow(status)},
-      {"staleness", StalenessRow(status)}, {"quorum", QuorumRow(status)},
-      {"noise scale", NoiseRow(status)},   {"on the wire", WireRow(status)},
-      {"in memory", MemoryRow(status)},    {"checkpoint", CheckpointRow(status)},
-      {"security", SecurityRow(status)}};
+      {"progress", ProgressRow(status)},     {"time", TimeRow(status, before)},
+      {"training", TrainingRow(status)},     {"test", TestRow(status)},
+      {"staleness", StalenessRow(status)},   {"quorum", QuorumRow(status)},
+      {"noise scale", NoiseRow(status)},     {"on the wire", WireRow(status)},
+      {"in memory", MemoryRow(status)},      {"data", ReadingRow(status, before)},
+      {"checkpoint", CheckpointRow(status)}, {"security", SecurityRow(status)}};
   std::string text;
   for (const auto& [name, value] : rows) {
     if (value.empty()) continue;

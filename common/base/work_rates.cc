@@ -29,6 +29,10 @@ std::optional<double> Work::compute_per_step() const {
   return steps > 0 ? std::optional(compute / steps) : std::nullopt;
 }
 
+std::optional<double> Work::bytes_read_per_second() const {
+  return seconds() > 0 ? std::optional(bytes_read / seconds()) : std::nullopt;
+}
+
 std::optional<double> Work::share(double part) const {
   return seconds() > 0 ? std::optional(part / seconds()) : std::nullopt;
 }
@@ -40,6 +44,8 @@ Work& Work::operator+=(const Work& other) {
   push += other.push;
   pull += other.pull;
   data += other.data;
+  bytes_read += other.bytes_read;
+  read += other.read;
   return *this;
 }
 
@@ -53,6 +59,8 @@ Work WorkOf(const v1::WorkerStatus& worker, const v1::JobStatus* before) {
   work.push = Growth(then.push_seconds(), now.push_seconds());
   work.pull = Growth(then.pull_seconds(), now.pull_seconds());
   work.data = Growth(then.data_seconds(), now.data_seconds());
+  work.bytes_read = Growth(then.bytes_read(), now.bytes_read());
+  work.read = Growth(then.read_seconds(), now.read_seconds());
   return work;
 }
 

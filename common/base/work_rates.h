@@ -20,12 +20,16 @@ struct Work {
   double push = 0;
   double pull = 0;
   double data = 0;
+  double bytes_read = 0;
+  double read = 0;  // seconds of the loader's threads
 
   double seconds() const { return compute + push + pull + data; }
   // Each returns nothing if no time was spent.
   std::optional<double> samples_per_second() const;
   std::optional<double> compute_per_step() const;
-  // Returns the fraction of the time in `part`, one of the members above.
+  // Returns the bytes that were read from files in a second of that time.
+  std::optional<double> bytes_read_per_second() const;
+  // Returns the fraction of the time in `part`, one of the members above. That of `read` may exceed 1.
   std::optional<double> share(double part) const;
   Work& operator+=(const Work& other);
 };

@@ -131,6 +131,11 @@ constexpr Measurement<Progress> kOfWorker[] = {
      [](const Progress& p) -> double { return p.bytes_pushed(); }},
     {"catchment_worker_pulled_bytes_total", "Bytes of weights.",
      [](const Progress& p) -> double { return p.bytes_pulled(); }},
+    {"catchment_worker_read_bytes_total", "Bytes of samples that were read from files.",
+     [](const Progress& p) -> double { return p.bytes_read(); }},
+    {"catchment_worker_read_seconds_total",
+     "Seconds in which the loader's threads read, decoded and augmented samples, summed over the threads.",
+     [](const Progress& p) -> double { return p.read_seconds(); }},
 };
 
 // Adds how training threads have spent their time. `report` has these fields of Progress.

@@ -104,6 +104,7 @@ constexpr FieldLimit kLimits[] = {
     {"ProgramMetric.sum"},
     {"Progress.bytes_pulled"},
     {"Progress.bytes_pushed"},
+    {"Progress.bytes_read"},
     // The master refuses negative times, and steps that it has not assigned.
     {"Progress.compute_seconds"},
     {"Progress.correct"},
@@ -114,6 +115,7 @@ constexpr FieldLimit kLimits[] = {
     {"Progress.program_metrics", kCount, kMaxProgramMetrics},
     {"Progress.pull_seconds"},
     {"Progress.push_seconds"},
+    {"Progress.read_seconds"},
     {"Progress.round_trip_counts", kCount, kQuantiles},
     {"Progress.round_trip_us", kCount, kQuantiles},
     {"Progress.samples"},

@@ -41,7 +41,7 @@ absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
     return refuse("samples", progress.samples(), member.granted_samples);
   }
   for (const double seconds : {progress.compute_seconds(), progress.push_seconds(), progress.pull_seconds(),
-                               progress.data_seconds()}) {
+                               progress.data_seconds(), progress.read_seconds()}) {
     if (std::isfinite(seconds) && seconds >= 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(member.name(), " reports ", seconds, " seconds in its Progress"));

@@ -27,6 +27,8 @@ void WorkTotals::Add(const v1::Progress& before, const v1::Progress& after) {
   push_seconds_ += Growth(before.push_seconds(), after.push_seconds());
   pull_seconds_ += Growth(before.pull_seconds(), after.pull_seconds());
   data_seconds_ += Growth(before.data_seconds(), after.data_seconds());
+  bytes_read_ += after.bytes_read() - std::min(before.bytes_read(), after.bytes_read());
+  read_seconds_ += Growth(before.read_seconds(), after.read_seconds());
   const int entries = std::min(after.round_trip_us_size(), after.round_trip_counts_size());
   for (int i = 0; i < entries; ++i) {
     const uint64_t microseconds = after.round_trip_us(i);
@@ -45,6 +47,8 @@ void WorkTotals::Fill(v1::JobStatus* status) const {
   status->set_push_seconds(push_seconds_);
   status->set_pull_seconds(pull_seconds_);
   status->set_data_seconds(data_seconds_);
+  status->set_bytes_read(bytes_read_);
+  status->set_read_seconds(read_seconds_);
   status->set_round_trip_p50_us(round_trips_.Quantile(0.5));
   status->set_round_trip_p99_us(round_trips_.Quantile(0.99));
   *status->mutable_program_metrics() = program_metrics_;
@@ -57,6 +61,8 @@ v1::WorkTotalsImage WorkTotals::Save() const {
   image.set_push_seconds(push_seconds_);
   image.set_pull_seconds(pull_seconds_);
   image.set_data_seconds(data_seconds_);
+  image.set_bytes_read(bytes_read_);
+  image.set_read_seconds(read_seconds_);
   round_trips_.ForEach([&image](uint64_t microseconds, uint64_t count) {
     image.add_round_trip_us(microseconds);
     image.add_round_trip_counts(count);
@@ -71,6 +77,8 @@ void WorkTotals::Restore(const v1::WorkTotalsImage& image) {
   push_seconds_ = image.push_seconds();
   pull_seconds_ = image.pull_seconds();
   data_seconds_ = image.data_seconds();
+  bytes_read_ = image.bytes_read();
+  read_seconds_ = image.read_seconds();
   round_trips_ = LatencyHistogram();
   const int entries = std::min(image.round_trip_us_size(), image.round_trip_counts_size());
   for (int i = 0; i < entries; ++i)

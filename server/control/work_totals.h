@@ -1,5 +1,5 @@
-// Sums up how all workers, including those that have left, have spent their time, how long their round trips
-// took, and the metrics of their programs, from the progress that they report.
+// Sums up how all workers, including those that have left, have spent their time, what they have read, how
+// long their round trips took, and the metrics of their programs, from the progress that they report.
 //
 // Units: seconds; round trips in microseconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_CONTROL_WORK_TOTALS_H_
@@ -31,6 +31,8 @@ class WorkTotals {
   double push_seconds_ = 0;
   double pull_seconds_ = 0;
   double data_seconds_ = 0;
+  uint64_t bytes_read_ = 0;
+  double read_seconds_ = 0;
   LatencyHistogram round_trips_;
   ProgramMetrics program_metrics_;
 };

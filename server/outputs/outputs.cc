@@ -97,6 +97,8 @@ Json JobMetrics(const v1::JobStatus& status) {
   line["pushes_duplicate"] = status.pushes_duplicate();
   line["bytes_pushed"] = status.bytes_pushed();
   line["bytes_pulled"] = status.bytes_pulled();
+  line["bytes_read"] = status.bytes_read();
+  line["read_seconds"] = status.read_seconds();
   line["workers"] = status.workers_size();
   line["recoveries"] = status.recoveries();
   line["updates_computed_again"] = status.updates_computed_again();
@@ -222,6 +224,8 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["push_seconds"] = status.push_seconds();
   summary["pull_seconds"] = status.pull_seconds();
   summary["data_seconds"] = status.data_seconds();
+  summary["bytes_read"] = status.bytes_read();
+  summary["read_seconds"] = status.read_seconds();
   const bool measured = status.round_trip_p50_us() > 0;
   summary["round_trip_p50_us"] = measured ? Json(status.round_trip_p50_us()) : Json();
   summary["round_trip_p99_us"] = measured ? Json(status.round_trip_p99_us()) : Json();

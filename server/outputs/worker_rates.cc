@@ -16,7 +16,9 @@ Json Rates(uint32_t worker, const Work& work) {
           {"compute_share", OrNull(work.share(work.compute))},
           {"push_share", OrNull(work.share(work.push))},
           {"pull_share", OrNull(work.share(work.pull))},
-          {"data_share", OrNull(work.share(work.data))}};
+          {"data_share", OrNull(work.share(work.data))},
+          {"bytes_read_per_second", OrNull(work.bytes_read_per_second())},
+          {"read_threads", OrNull(work.share(work.read))}};
 }
 
 }  // namespace

@@ -217,6 +217,8 @@ constexpr const char* kWorkerNames[] = {"worker",
                                         "samples",
                                         "samples_per_second",
                                         "compute_seconds_per_step",
+                                        "bytes_read",
+                                        "read_seconds",
                                         "compute_share",
                                         "push_share",
                                         "pull_share",
@@ -295,6 +297,22 @@ TEST(StatusTest, NamesWorkersWhosePayloadsStayInMemory) {
   for (v1::WorkerStatus& worker : *status.mutable_workers())
     worker.mutable_progress()->set_shared_memory_servers(2);
   EXPECT_THAT(StatusText(status, nullptr), HasSubstr("  in memory    payloads of all workers\n"));
+}
+
+TEST(StatusTest, SaysWhatIsReadFromFiles) {
+  v1::JobStatus status = HealthyStatus();
+  EXPECT_THAT(StatusText(status, nullptr), Not(HasSubstr("  data ")));
+  status.set_bytes_read(3'000'000'000);
+  status.mutable_settings()->mutable_data()->set_loader_threads(2);
+  for (v1::WorkerStatus& worker : *status.mutable_workers()) {
+    worker.mutable_progress()->set_bytes_read(750'000'000);
+    worker.mutable_progress()->set_read_seconds(120);  // in the 80 s of each worker
+  }
+  EXPECT_THAT(StatusText(status, nullptr),
+              HasSubstr("  data         3 GB read; 1.5 of 2 loader threads of a worker are busy\n"));
+  const auto object = StatusJson(status, nullptr);
+  EXPECT_EQ(object["workers"][0]["bytes_read"], 750'000'000);
+  EXPECT_EQ(object["workers"][0]["read_seconds"], 120);
 }
 
 TEST(StatusTest, NoiseScaleIsShownWhereItIsMeasured) {

@@ -94,6 +94,8 @@ TEST(OutputsTest, SummarySaysWhereTheTimeOfTheWorkersWent) {
   status.set_push_seconds(4);
   status.set_pull_seconds(2);
   status.set_data_seconds(1);
+  status.set_bytes_read(5000);
+  status.set_read_seconds(1.5);
   status.set_round_trip_p50_us(500);
   status.set_round_trip_p99_us(900);
   const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
@@ -101,6 +103,8 @@ TEST(OutputsTest, SummarySaysWhereTheTimeOfTheWorkersWent) {
   EXPECT_EQ(summary["push_seconds"], 4);
   EXPECT_EQ(summary["pull_seconds"], 2);
   EXPECT_EQ(summary["data_seconds"], 1);
+  EXPECT_EQ(summary["bytes_read"], 5000);
+  EXPECT_EQ(summary["read_seconds"], 1.5);
   EXPECT_EQ(summary["round_trip_p50_us"], 500);
   EXPECT_EQ(summary["round_trip_p99_us"], 900);
 }

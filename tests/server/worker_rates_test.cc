@@ -41,6 +41,18 @@ TEST(WorkerRatesTest, AreOfWhatWasHeardSinceTheLastLook) {
   EXPECT_EQ(list[0]["data_share"], 0.25);
 }
 
+TEST(WorkerRatesTest, AreOfWhatTheLoadersThreadsHaveRead) {
+  WorkerRates rates;
+  v1::JobStatus status;
+  SetWorker(&status, 3, 100, 2, 1, 0.5, 0.5);
+  status.mutable_workers(0)->mutable_progress()->set_bytes_read(1000);
+  status.mutable_workers(0)->mutable_progress()->set_read_seconds(6);
+  const auto list = rates.Update(status);
+  EXPECT_EQ(list[0]["bytes_read_per_second"], 250);
+  EXPECT_EQ(list[0]["read_threads"], 1.5) << "busy on average";
+  EXPECT_TRUE(rates.Update(status)[0]["read_threads"].is_null()) << "nothing new";
+}
+
 TEST(WorkerRatesTest, AWorkerThatBeginsAnewIsCountedFromItsBeginning) {
   WorkerRates rates;
   v1::JobStatus status;

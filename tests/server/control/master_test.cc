@@ -2067,6 +2067,8 @@ TEST_F(MasterTest, ProgressThatCannotBeIsRefusedByName) {
             "worker 0 (host:7) reports -1 seconds in its Progress");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_data_seconds(std::nan("")); }),
             "worker 0 (host:7) reports nan seconds in its Progress");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_read_seconds(-2); }),
+            "worker 0 (host:7) reports -2 seconds in its Progress");
   EXPECT_EQ(master_->Status().samples(), 0u);
 }
 

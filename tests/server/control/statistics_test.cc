@@ -108,6 +108,9 @@ TEST(WorkTotalsTest, AddsUpWhatWorkersHaveGoneOnBy) {
   after.set_push_seconds(0.5);
   after.set_pull_seconds(0.25);
   after.set_data_seconds(2);
+  before.set_bytes_read(100);
+  after.set_bytes_read(1100);
+  after.set_read_seconds(1.5);
   WorkTotals work;
   work.Add(v1::Progress(), before);
   work.Add(before, after);
@@ -118,6 +121,14 @@ TEST(WorkTotalsTest, AddsUpWhatWorkersHaveGoneOnBy) {
   EXPECT_EQ(status.push_seconds(), 1);
   EXPECT_EQ(status.pull_seconds(), 0.5);
   EXPECT_EQ(status.data_seconds(), 4);
+  EXPECT_EQ(status.bytes_read(), 2200u);
+  EXPECT_EQ(status.read_seconds(), 3);
+  WorkTotals restored;
+  restored.Restore(work.Save());
+  v1::JobStatus same;
+  restored.Fill(&same);
+  EXPECT_EQ(same.bytes_read(), 2200u);
+  EXPECT_EQ(same.read_seconds(), 3);
   EXPECT_EQ(status.round_trip_p50_us(), 0) << "there was none";
 }
 
