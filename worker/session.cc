@@ -191,6 +191,7 @@ v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
     info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
   }
   request.set_train_samples(session.data.train.size());
+  request.set_class_names(session.data.class_names);
   request.set_host(HostName());
   request.set_pid(getpid());
   request.set_device(session.model->device());

@@ -108,6 +108,12 @@ absl::StatusOr<int> Pack(const Options& options, const DataPaths& paths, std::os
     return absl::InvalidArgumentError(
         "data.external has samples that a program loads; there is nothing to pack");
   }
+  if (job.data().has_image_folder()) {
+    return absl::InvalidArgumentError(
+        "data.image_folder has images of many sizes, and shards have rows of one shape; a worker reads the "
+        "images "
+        "as they are");
+  }
   RETURN_IF_ERROR(CreateDirectories(options.out));
   RETURN_IF_ERROR(CheckHasNoShards(options.out));
   ASSIGN_OR_RETURN(const DataSets sets, LoadData(job, paths));

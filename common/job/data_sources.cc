@@ -1,6 +1,8 @@
 #include "common/job/data_sources.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +56,50 @@ std::string DescribeTable(const v1::Data& data, const std::string&) {
       ", from ", absl::StrJoin(table.train(), ", "),
       table.test().empty() ? "" : absl::StrCat("; for tests from ", absl::StrJoin(table.test(), ", ")),
       InDirectory(table.directory()), ". The number of rows is known after a worker has read them");
+}
+
+constexpr float kMeans[] = {0.485f, 0.456f, 0.406f}, kDeviations[] = {0.229f, 0.224f, 0.225f};
+
+DataShape ImageFolderShape(const v1::Data& data) {
+  const v1::ImageFolder& folder = data.image_folder();
+  return {{3, folder.size(), folder.size()}, static_cast<int>(folder.classes()), 0, 0, true};
+}
+
+void FillImageFolder(v1::Data* data) {
+  v1::ImageFolder* const folder = data->mutable_image_folder();
+  CATCHMENT_DEFAULT(folder, size, 224);
+  CATCHMENT_DEFAULT(folder, resize, (folder->size() * 256 + 112) / 224);
+  if (folder->mean().empty()) folder->mutable_mean()->Add(std::begin(kMeans), std::end(kMeans));
+  if (folder->deviation().empty())
+    folder->mutable_deviation()->Add(std::begin(kDeviations), std::end(kDeviations));
+}
+
+void CheckImageFolder(const v1::Job& job, Problems* problems) {
+  constexpr uint32_t kMaxSize = 4096, kMaxResize = 8192, kMaxClasses = 1'000'000;
+  const v1::ImageFolder& folder = job.data().image_folder();
+  if (folder.train().empty())
+    problems->Add("data.image_folder.train", Reason::kMissing,
+                  "is empty; name the directory that has one for each class");
+  problems->Within<uint32_t>(2, kMaxClasses, "data.image_folder.classes", folder.classes());
+  problems->Within<uint32_t>(1, kMaxSize, "data.image_folder.size", folder.size());
+  problems->Within(folder.size(), kMaxResize, "data.image_folder.resize", folder.resize());
+  for (const auto* values : {&folder.mean(), &folder.deviation()}) {
+    if (values->size() == 1 || values->size() == 3) continue;
+    problems->Add(values == &folder.mean() ? "data.image_folder.mean" : "data.image_folder.deviation",
+                  Reason::kRange, absl::StrCat("has ", values->size(), " numbers; must have 1 or 3"));
+  }
+  for (const float mean : folder.mean())
+    problems->Require(std::isfinite(mean), "data.image_folder.mean", mean, "must be a number");
+  for (const float deviation : folder.deviation())
+    problems->Positive("data.image_folder.deviation", deviation);
+}
+
+std::string DescribeImageFolder(const v1::Data& data, const std::string&) {
+  const v1::ImageFolder& folder = data.image_folder();
+  return absl::StrCat("JPEG images of ", folder.classes(), " classes, from ", folder.train(),
+                      folder.test().empty() ? "" : absl::StrCat("; for tests from ", folder.test()),
+                      InDirectory(folder.directory()),
+                      ". The number of images is known after a worker has counted them");
 }
 
 // ------------------------------------------------------------------------ made by the program
@@ -191,6 +237,11 @@ constexpr DataSource kSources[] = {
      .fill_defaults = FillTable,
      .check = CheckTableOf,
      .describe = DescribeTable},
+    {.source = v1::Data::kImageFolder,
+     .shape = ImageFolderShape,
+     .fill_defaults = FillImageFolder,
+     .check = CheckImageFolder,
+     .describe = DescribeImageFolder},
     {.source = v1::Data::kSynthetic,
      .shape = SyntheticShape,
      .fill_defaults = FillSynthetic,

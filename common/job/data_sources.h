@@ -16,7 +16,7 @@ namespace catchment {
 struct DataShape {
   SampleShape input;
   TargetShape target;
-  // For a data set in files the published number. 0 for a table.
+  // For a data set in files the published number. 0 for a table and for a folder of images.
   int64_t train_samples = 0;
   int64_t test_samples = 0;
   // A worker counts the samples, because a folder may hold less than the published number, and a table any
@@ -69,6 +69,8 @@ std::string ListDataSources();
 inline std::string WhyNoTestSamples(const v1::Data& data) {
   if (data.has_synthetic()) return "data.synthetic has no samples for tests";
   if (data.has_table()) return data.table().test().empty() ? "data.table.test names no file" : "";
+  if (data.has_image_folder())
+    return data.image_folder().test().empty() ? "data.image_folder.test names no directory" : "";
   return ShapeOf(data).test_samples == 0 ? "the data's test_samples is 0" : "";
 }
 

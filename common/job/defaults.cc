@@ -53,10 +53,16 @@ void FillModel(v1::Model* model) {
 
 void FillData(v1::Data* data) {
   if (const auto fill = SourceOf(*data).fill_defaults; fill != nullptr) fill(data);
-  if (HasContent(*data)) CATCHMENT_DEFAULT(data, loader_threads, 1);
+  if (HasContent(*data)) CATCHMENT_DEFAULT(data, loader_threads, data->has_image_folder() ? 2 : 1);
   if (!data->has_augmentation()) return;
   CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
+  if (!data->augmentation().has_random_resized_crop()) return;
+  v1::RandomResizedCrop* const crop = data->mutable_augmentation()->mutable_random_resized_crop();
+  CATCHMENT_DEFAULT(crop, min_scale, 0.08f);
+  CATCHMENT_DEFAULT(crop, max_scale, 1);
+  CATCHMENT_DEFAULT(crop, min_ratio, 3.0f / 4);
+  CATCHMENT_DEFAULT(crop, max_ratio, 4.0f / 3);
 }
 
 void FillWorkerScaling(v1::Job* job) {

@@ -59,6 +59,7 @@ void CompareModels(const v1::Model& saved, const v1::Model& now, std::vector<std
 v1::Data WithoutPlace(v1::Data data) {
   if (data.has_mnist()) data.mutable_mnist()->clear_directory();
   if (data.has_table()) data.mutable_table()->clear_directory();
+  if (data.has_image_folder()) data.mutable_image_folder()->clear_directory();
   data.clear_loader_threads();
   return data;
 }

@@ -24,8 +24,8 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
 std::string JobText(const v1::Job& job);
 
 // Returns a fingerprint by which two daemons check that they have the same job, equal on every machine. `job`
-// is valid. All fields count except data.loader_threads, data.mnist.directory and data.table.directory, since
-// machines may keep the files in different directories.
+// is valid. All fields count except data.loader_threads and data.mnist.directory, data.table.directory and
+// data.image_folder.directory, since machines may keep the files in different directories.
 uint64_t JobFingerprint(const v1::Job& job);
 
 // Returns why a job cannot continue from a checkpoint of another job, with a line for each field that

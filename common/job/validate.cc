@@ -85,13 +85,34 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   CheckBudget(job, problems);
 }
 
+void CheckRandomResizedCrop(const v1::Data& data, Problems* problems) {
+  const std::string path = "data.augmentation.random_resized_crop";
+  constexpr float kMaxRatio = 1000;
+  if (!data.has_image_folder()) {
+    return problems->Add(path, Reason::kNeeds,
+                         "is for data.image_folder, whose images have many sizes; use crop_padding");
+  }
+  const v1::RandomResizedCrop& crop = data.augmentation().random_resized_crop();
+  problems->Positive(path + ".min_scale", crop.min_scale());
+  problems->Within(crop.min_scale(), 1.0f, path + ".max_scale", crop.max_scale());
+  problems->Within(1 / kMaxRatio, kMaxRatio, path + ".min_ratio", crop.min_ratio());
+  problems->Within(crop.min_ratio(), kMaxRatio, path + ".max_ratio", crop.max_ratio());
+}
+
 void CheckLoaderThreads(const v1::Data& data, Problems* problems) {
   constexpr uint32_t kMaxLoaderThreads = 256;
   if (data.has_loader_threads())
     problems->Within<uint32_t>(1, kMaxLoaderThreads, "data.loader_threads", data.loader_threads());
 }
 
+// Returns true if the data say what samples and targets are, so that a model can be checked against them.
+bool SayTheirShape(const v1::Data& data) {
+  if (data.has_image_folder()) return data.image_folder().classes() >= 1 && data.image_folder().size() >= 1;
+  return !data.has_table() || SaysItsShape(data.table());
+}
+
 void CheckAugmentation(const v1::Data& data, Problems* problems) {
+  if (data.augmentation().has_random_resized_crop()) CheckRandomResizedCrop(data, problems);
   const SampleShape shape = ShapeOf(data).input;
   if (data.has_synthetic() || shape.kind != SampleKind::kImage) {
     return problems->Add("data.augmentation", Reason::kUnused,
@@ -109,9 +130,7 @@ void CheckData(const v1::Job& job, Problems* problems) {
   }
   if (const auto check = SourceOf(data).check; check != nullptr) check(job, problems);
   CheckLoaderThreads(data, problems);
-  if (data.has_augmentation() && (!data.has_table() || SaysItsShape(data.table()))) {
-    CheckAugmentation(data, problems);
-  }
+  if (data.has_augmentation() && SayTheirShape(data)) CheckAugmentation(data, problems);
 }
 
 // One without the other has nothing to compute with, or nothing to compute.
@@ -147,7 +166,7 @@ void CheckModel(v1::Job* job, Problems* problems) {
   if (job->data().has_external() && !job->model().has_external()) return;
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
   if (job->data().has_synthetic() && !job->model().has_synthetic()) return;
-  if (job->data().has_table() && !SaysItsShape(job->data().table())) return;
+  if (!SayTheirShape(job->data())) return;
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.target);
   if (!layers.ok()) return problems->AddLines(layers.status().message(), Reason::kModel);

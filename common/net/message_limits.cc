@@ -137,6 +137,7 @@ constexpr FieldLimit kLimits[] = {
     {"QuorumStatistics.merged_counts", kCount, kWorkers + 1},
     {"QuorumStatistics.merged_values", kCount, kWorkers + 1},
     {"RegisterRequest.build", kLine, kNameBytes},
+    {"RegisterRequest.class_names"},
     {"RegisterRequest.device", kLine, kTensorNameBytes},
     {"RegisterRequest.host", kLine, kNameBytes},
     {"RegisterRequest.pid"},

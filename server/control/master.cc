@@ -110,6 +110,7 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
         absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
                      Membership::kMaxEvaluators, " evaluators"));
   }
+  class_names_ = request.class_names();
   const Member& member = *membership_.Register(request, clock_->Now(), address);
   if (member.role == v1::WORKER && train_samples_ != request.train_samples())
     OpenLedger(request.train_samples());
@@ -146,8 +147,21 @@ absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
         absl::StrCat("the worker ", where, " builds a different model than the servers: ", difference,
                      "; start workers and servers of the same version of Catchment"));
   }
+  RETURN_IF_ERROR(CheckClassNames(request));
   if (request.role() != v1::WORKER) return absl::OkStatus();
   return CheckTrainSamples(request);
+}
+
+absl::Status Master::CheckClassNames(const v1::RegisterRequest& request) const {
+  const bool open = from_.class_names() == 0 && !assigned_ && membership_.empty() && !draining_;
+  if (class_names_ == request.class_names() || open) return absl::OkStatus();
+  const std::vector<const Member*> workers = membership_.workers();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ", request.role() == v1::EVALUATOR ? "evaluator" : "worker", " (", request.host(),
+                   ":", request.pid(), ") has classes of other names than ",
+                   workers.empty() ? "the job's other members" : workers.front()->name(),
+                   "; give all workers, the evaluator and a resumed job directories with the same names in "
+                   "data.image_folder"));
 }
 
 absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const {
@@ -412,6 +426,7 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
   v1::MasterState state;
   if (ledger_ != nullptr) state = ledger_->StateAt(cut);
   state.set_train_samples(train_samples_);  // of which an epoch may have left some out
+  state.set_class_names(class_names_);
   state.set_next_incarnation(membership_.next_incarnation());
   state.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());

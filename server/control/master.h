@@ -232,6 +232,7 @@ class Master {
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
   // Returns Unavailable if workers from `origin` were stuck too often, and the job trains without them.
   absl::Status CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const;
+  absl::Status CheckClassNames(const v1::RegisterRequest& request) const;
   absl::Status CheckTrainSamples(const v1::RegisterRequest& request) const;
   // Returns true if the number of training samples is only what earlier workers said, none of which is left
   // or was assigned samples.
@@ -330,7 +331,8 @@ class Master {
   Rosters rosters_;
   std::unique_ptr<DataLedger> ledger_;  // null until the number of training samples is known
   uint64_t train_samples_ = 0;
-  bool assigned_ = false;  // samples, to any worker of this run
+  uint64_t class_names_ = from_.class_names();  // RegisterRequest.class_names of the members; 0: none
+  bool assigned_ = false;                       // samples, to any worker of this run
   uint64_t total_samples_ = 0;
   JobStateMachine state_machine_;
   ShardReports shard_reports_;

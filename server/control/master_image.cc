@@ -34,6 +34,7 @@ v1::MasterImage Master::Save() const {
   *image.mutable_membership() = membership_.Save();
   *image.mutable_rosters() = rosters_.Save();
   image.set_train_samples(train_samples_);
+  image.set_class_names(class_names_);
   ledger_->Save(&image);
   *image.mutable_state_machine() = state_machine_.Save(now);
   *image.mutable_schedule() = schedule_.Save(now);
@@ -79,6 +80,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   master->membership_.Restore(membership, now);
   master->rosters_.Restore(image.rosters());
   master->OpenLedger(image.train_samples());
+  master->class_names_ = image.class_names();
   master->assigned_ = true;  // as far as the image says
   master->ledger_->Restore(image);
   master->state_machine_.Restore(image.state_machine(), now);

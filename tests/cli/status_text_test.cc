@@ -309,7 +309,7 @@ TEST(StatusTest, SaysWhatIsReadFromFiles) {
     worker.mutable_progress()->set_read_seconds(120);  // in the 80 s of each worker
   }
   EXPECT_THAT(StatusText(status, nullptr),
-              HasSubstr("  data         3 GB read; 1.5 of 2 loader threads of a worker are busy\n"));
+              HasSubstr("  data         3.00 GB read; 1.5 of 2 loader threads of a worker are busy\n"));
   const auto object = StatusJson(status, nullptr);
   EXPECT_EQ(object["workers"][0]["bytes_read"], 750'000'000);
   EXPECT_EQ(object["workers"][0]["read_seconds"], 120);

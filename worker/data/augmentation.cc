@@ -2,17 +2,21 @@
 
 #include <algorithm>
 
-#include "common/base/random.h"
-
 namespace catchment {
 namespace {
 
-constexpr uint64_t kStream = 0x61756d656e74;  // of the job's seed
+// Streams of the job's seed.
+constexpr uint64_t kStream = 0x61756d656e74, kCropStream = 0x63726f7073;
 
 }  // namespace
 
 Augmentation::Augmentation(const v1::Augmentation& config, const SampleShape& shape, uint64_t seed)
-    : padding_(config.crop_padding()), flip_(config.flip()), shape_(shape), seed_(Derive(seed, kStream)) {}
+    : padding_(config.crop_padding()),
+      flip_(config.flip()),
+      shape_(shape),
+      seed_(Derive(seed, kStream)),
+      crops_(config.has_random_resized_crop()),
+      crop_seed_(Derive(seed, kCropStream)) {}
 
 void Augmentation::Apply(uint64_t sample_id, const float* in, float* out) const {
   Random random(Derive(seed_, sample_id));

@@ -82,8 +82,9 @@ absl::Status BatchReader::ReadSample(int thread, int64_t i, LoadedBatch* batch) 
   const uint64_t id = batch->sample_ids[i];
   float* const input = batch->inputs.data() + i * dataset_->input_shape().size();
   std::vector<float>& original = originals_[thread];
+  const auto crop_seed = augmentation_ == nullptr ? std::nullopt : augmentation_->CropSeed(id);
   ASSIGN_OR_RETURN(const int64_t bytes,
-                   dataset_->ReadInput(index, std::nullopt, original.empty() ? input : original.data()));
+                   dataset_->ReadInput(index, crop_seed, original.empty() ? input : original.data()));
   bytes_read_ += bytes;
   if (!original.empty()) augmentation_->Apply(id, original.data(), input);
   return absl::OkStatus();

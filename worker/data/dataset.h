@@ -71,6 +71,7 @@ class Dataset {
 struct DataSets {
   Dataset train;
   Dataset test;
+  uint64_t class_names = 0;  // a checksum of the classes' names in their order; 0: they have none
 };
 
 }  // namespace catchment

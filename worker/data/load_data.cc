@@ -25,6 +25,8 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
       return GenerateEvents(data.generated_events());
     case v1::Data::kGeneratedImages:
       return GenerateImages(data.generated_images());
+    case v1::Data::kImageFolder:
+      return LoadImageFolder(job, paths);
     case v1::Data::kTable:
       return LoadTable(job, paths);
     case v1::Data::SOURCE_NOT_SET:

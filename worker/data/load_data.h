@@ -76,6 +76,16 @@ DataSets GenerateEvents(const v1::GeneratedEvents& options);
 // `options` must be complete and valid.
 DataSets GenerateImages(const v1::GeneratedImages& options);
 
+// A user's JPEG images in a directory for each class, as data.image_folder says.
+//
+// Lists the directories and opens no image: an image is read, decoded and resized whenever it is used
+// (jpeg.h, resize.h), and an error of its file is that of the read. Without data.image_folder.test the test
+// set has no samples. Errors: NotFound with the places that were searched; InvalidArgument for a file in
+// place of a directory, no classes, another number of classes than the job's, a class without images, images
+// that are not JPEG by their names, a test set with other classes, fewer images than batch_size, or more than
+// 2^32 - 1.
+absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_WORKER_DATA_LOAD_DATA_H_

@@ -87,6 +87,7 @@ TEST(Examples, HaveTheParametersThatTheirCommentsSay) {
   EXPECT_EQ(Parameters("examples/synthetic.textproto"), 1200000);
   EXPECT_EQ(Parameters("examples/hep_lstm.textproto"), 14353);
   EXPECT_EQ(Parameters("examples/resnet20_cifar10.textproto"), 272474);
+  EXPECT_EQ(Parameters("examples/resnet18_images.textproto"), 11689512);  // as torchvision's
   EXPECT_EQ(Parameters("examples/resnet50.textproto"), 25557032);
   EXPECT_EQ(Parameters("examples/table_csv.textproto"), 99);
   for (const std::string& path : Examples(kAlgorithms)) EXPECT_EQ(Parameters(path), 235146) << path;

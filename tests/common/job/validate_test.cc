@@ -154,6 +154,18 @@ TEST(FillDefaults, ManyWorkersHaveLongerLeases) {
       Filled({"workers=2000", "faults.heartbeat_timeout_seconds=3"}).faults().heartbeat_timeout_seconds(), 3);
 }
 
+TEST(FillDefaults, ImagesAreReadByTwoThreads) {
+  const v1::Data data = Filled({"data.image_folder={train: \"a\" classes: 10 size: 112}",
+                                "data.augmentation.random_resized_crop={}"})
+                            .data();
+  EXPECT_EQ(data.loader_threads(), 2);
+  EXPECT_EQ(data.image_folder().resize(), 128);
+  EXPECT_THAT(data.image_folder().mean(), testing::ElementsAre(0.485f, 0.456f, 0.406f));
+  EXPECT_EQ(data.augmentation().random_resized_crop().min_scale(), 0.08f);
+  EXPECT_EQ(data.augmentation().random_resized_crop().max_ratio(), 4.0f / 3);
+  EXPECT_EQ(Filled({"data.loader_threads=3"}).data().loader_threads(), 3);
+}
+
 TEST(FillDefaults, TwiceChangesNothing) {
   for (const Preset& preset : Presets()) {
     for (const std::string kind :
@@ -463,7 +475,7 @@ TEST(Validate, EmptyJobLacksAModelAndData) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
             "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-            "generated_images {}, table {}, synthetic {}, external {}");
+            "generated_images {}, table {}, image_folder {}, synthetic {}, external {}");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -512,6 +524,18 @@ INSTANTIATE_TEST_SUITE_P(
              "data.generated_events.test_samples range"},
         Case{{"data.generated_images={size: 4 classes: 10}"}, "data.generated_images.classes range"},
         Case{{"data.generated_images={size: 5000 classes: 10}"}, "data.generated_images.size range"},
+        Case{{"data.image_folder={train: \"a\" classes: 1}", "model.layers[1].dense.units=1"},
+             "data.image_folder.classes range"},
+        Case{{"data.image_folder={classes: 10}"}, "data.image_folder.train missing"},
+        Case{{"data.image_folder={train: \"a\" classes: 10 size: 32 resize: 31}"},
+             "data.image_folder.resize range"},
+        Case{{"data.image_folder={train: \"a\" classes: 10 mean: [0, 0] deviation: [1, 0, 1]}"},
+             "data.image_folder.mean range, data.image_folder.deviation range"},
+        Case{{"data.image_folder={train: \"a\" classes: 10}",
+              "data.augmentation.random_resized_crop={min_scale: 0.9 max_scale: 0.5 max_ratio: 0.5}"},
+             "data.augmentation.random_resized_crop.max_scale range, "
+             "data.augmentation.random_resized_crop.max_ratio range"},
+        Case{{"data.augmentation.random_resized_crop={}"}, "data.augmentation.random_resized_crop needs"},
         Case{{"data.loader_threads=0"}, "data.loader_threads range"},
         Case{{"data.loader_threads=257"}, "data.loader_threads range"},
         Case{{"data.augmentation={crop_padding: 28}"}, "data.augmentation.crop_padding range"},

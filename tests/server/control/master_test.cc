@@ -238,6 +238,41 @@ TEST_F(MasterTest, RefusesOtherDataThanTheFirstWorkers) {
   EXPECT_EQ(master_->Register(request).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(MasterTest, RefusesOtherClassesThanThoseOfTheFirstMember) {
+  for (const v1::Role first : {v1::WORKER, v1::EVALUATOR}) {
+    Start(MakeJob({}));
+    v1::RegisterRequest request = Registration(first);
+    request.set_class_names(7);
+    ASSERT_TRUE(master_->Register(request).ok());
+    for (const v1::Role role : {v1::WORKER, v1::EVALUATOR}) {
+      v1::RegisterRequest other = Registration(role);
+      other.set_class_names(8);
+      const absl::Status status = master_->Register(other).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(
+          std::string(status.message()),
+          HasSubstr(absl::StrCat(
+              "the ", role == v1::WORKER ? "worker" : "evaluator",
+              " (host:7) has classes of other names than ",
+              first == v1::WORKER || role == v1::EVALUATOR ? "worker 0 (host:7)" : "the job's other members",
+              "; give all workers, the evaluator and a resumed job directories")));
+      other.set_class_names(7);
+      EXPECT_TRUE(master_->Register(other).ok());
+    }
+  }
+}
+
+TEST_F(MasterTest, AResumedJobKnowsItsClasses) {
+  v1::MasterState state;
+  state.set_train_samples(kSamples);
+  state.set_class_names(7);
+  Start(MakeJob({}), 1, state);
+  EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
+  v1::RegisterRequest request = Registration();
+  request.set_class_names(7);
+  EXPECT_TRUE(master_->Register(request).ok());
+}
+
 TEST_F(MasterTest, DataOfWorkersThatAreGoneAreForgotten) {
   v1::RegisterRequest request = Registration();
   request.set_train_samples(UINT32_MAX);

@@ -386,5 +386,22 @@ TEST_F(BatchLoaderTest, ADamagedSampleEndsTheLoading) {
   }
 }
 
+TEST_F(BatchLoaderTest, ARandomCropFollowsFromTheSampleAndTheEpoch) {
+  const Dataset data({1, 1, 1}, 1, std::make_unique<Files>(), std::vector<int32_t>(kSamples));
+  v1::Augmentation config;
+  config.mutable_random_resized_crop();
+  const Augmentation augmentation(config, data.input_shape(), 5);
+  std::set<float> values;
+  for (const int threads : {1, 3}) {
+    for (uint64_t position = 0; position < kSamples; ++position) {
+      if (EpochOrder(kSeed, kSamples).order(1)[position] == Files::kDamaged) continue;
+      BatchLoader loader(&data, &augmentation, EpochOrder(kSeed, kSamples), {.depth = 1, .threads = threads},
+                         Plans({{0, {{1, position, position + 1}}}}), &clock_);
+      values.insert(Take(&loader).inputs.data()[0]);
+    }
+  }
+  EXPECT_EQ(values.size(), 9u) << "one for each sample, with any number of threads";
+}
+
 }  // namespace
 }  // namespace catchment

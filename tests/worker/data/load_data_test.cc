@@ -13,7 +13,7 @@ TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-            "generated_images {}, table {}, synthetic {}, external {}");
+            "generated_images {}, table {}, image_folder {}, synthetic {}, external {}");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {
