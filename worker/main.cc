@@ -41,6 +41,7 @@ struct Flags {
   double connect_timeout_seconds = 60;
   std::string program;
   bool no_shared_memory = false;
+  std::string stage;
   TlsFiles tls;
   bool insecure = false;
 };
@@ -74,6 +75,11 @@ CommandLine MakeCommandLine(Flags* f) {
   line.flags.AddSwitch("no_shared_memory", &f->no_shared_memory,
                        "Sends gradients and weights over the connection even between processes of this "
                        "machine. Default: the job's shared_memory.");
+  line.flags.AddString(
+      "stage", "DIR", &f->stage,
+      "Copies the images or packed shards of the job's data to this directory of the machine "
+      "first, such as $TMPDIR; its workers share the copy, and the last one removes it. Default: "
+      "the data are read where they are.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   line.check = [f] { return CheckFlags(f); };
   return line;
@@ -97,6 +103,7 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
                        .connect_timeout_seconds = flags.connect_timeout_seconds,
                        .program = flags.program,
                        .shared_memory = !flags.no_shared_memory,
+                       .stage = flags.stage,
                        .role = flags.role == "evaluator" ? v1::EVALUATOR : v1::WORKER};
 }
 

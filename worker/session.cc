@@ -116,6 +116,26 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeModel(const WorkerOptions& option
   return job.model().has_synthetic() ? MakeSynthetic(job) : MakeNetwork(options, job, data.train);
 }
 
+// Copies the files that the process reads while it works to options.stage. Returns null if there are none, or
+// if they cannot be copied: it then reads them where they are.
+std::unique_ptr<Stage> StageData(const WorkerOptions& options, const v1::Job& job, const DataPaths& paths,
+                                 const StopFlag& stop) {
+  if (options.stage.empty()) return nullptr;
+  const auto files = ListFilesInUse(job.data(), /*test=*/options.role == v1::EVALUATOR, paths);
+  if (!files.ok()) return nullptr;  // LoadData says why
+  if (files->empty()) {
+    LOG(INFO) << "--stage has no effect: this job's data are not read from files while they are used";
+    return nullptr;
+  }
+  const SteadyClock clock;
+  absl::StatusOr<std::unique_ptr<Stage>> stage =
+      Stage::Copy(options.stage, *files, clock, [&stop] { return stop.IsSet(); });
+  if (stage.ok()) return *std::move(stage);
+  LOG(WARNING) << "--stage=" << options.stage << ": " << stage.status().message()
+               << "; the data are read where they are";
+  return nullptr;
+}
+
 absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& master) {
   const std::string who = "the master at " + master;
   RETURN_IF_ERROR(CheckProtocolVersion(who, reply.protocol_version(), reply.build(), "this worker"));
@@ -151,15 +171,19 @@ absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
   ASSIGN_OR_RETURN(v1::GetJobReply reply, GetJob(master));
   RETURN_IF_ERROR(CheckJobReply(reply, master->address()));
-  ASSIGN_OR_RETURN(DataSets data, LoadData(reply.job(), DataPathsFromEnvironment()));
+  DataPaths paths = DataPathsFromEnvironment();
+  std::unique_ptr<Stage> stage = StageData(options, reply.job(), paths, master->stop());
+  if (stage != nullptr) paths.staged = stage->root();
+  ASSIGN_OR_RETURN(DataSets data, LoadData(reply.job(), paths));
   RETURN_IF_ERROR(CheckProgram(options, reply.job()));
   ASSIGN_OR_RETURN(std::unique_ptr<Trainable> model, MakeModel(options, reply.job(), data, master->stop()));
   AttachedModel* const attached =
       reply.job().model().has_external() ? static_cast<AttachedModel*>(model.get()) : nullptr;
   ASSIGN_OR_RETURN(ParameterLayout layout, LayoutOf(reply.job(), model->tensors(), reply.servers_size()));
-  return Session{reply.run_id(),  reply.job(),      {reply.servers().begin(), reply.servers().end()},
-                 std::move(data), std::move(model), std::move(layout),
-                 attached,        /*residual=*/{},  /*version=*/0};
+  return Session{reply.run_id(),    reply.job(),     {reply.servers().begin(), reply.servers().end()},
+                 std::move(stage),  std::move(data), std::move(model),
+                 std::move(layout), attached,        /*residual=*/{},
+                 /*version=*/0};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,

@@ -13,6 +13,7 @@
 #include "proto/master.pb.h"
 #include "worker/attach/attached_model.h"
 #include "worker/data/dataset.h"
+#include "worker/data/stage.h"
 #include "worker/master_client.h"
 #include "worker/model/trainable.h"
 
@@ -27,6 +28,7 @@ struct WorkerOptions {
   double connect_timeout_seconds = 60;
   std::string program;         // that computes the gradients of a job with model.external; "": none
   bool shared_memory = true;   // with servers on this machine, if the job allows it
+  std::string stage;           // a directory of this machine for copies of the data; "": none
   v1::Role role = v1::WORKER;  // what the program is to do
 };
 
@@ -35,6 +37,7 @@ struct Session {
   uint64_t run_id = 0;  // of the master's run
   v1::Job job;
   std::vector<std::string> servers;
+  std::unique_ptr<Stage> stage;  // copies of files of the data; null: there are none
   DataSets data;
   std::unique_ptr<Trainable> model;
   ParameterLayout layout;

@@ -121,6 +121,7 @@ Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& mas
                                    absl::StrCat("--local_index=", index)};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
   if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
+  if (!plan.stage.empty()) argv.push_back("--stage=" + plan.stage);
   return MakeCommand(plan, absl::StrCat("worker-", index), std::move(argv));
 }
 
@@ -129,6 +130,7 @@ Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
                                    "--threads=1"};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
   if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
+  if (!plan.stage.empty()) argv.push_back("--stage=" + plan.stage);
   Command command = MakeCommand(plan, "evaluator", std::move(argv));
   command.nice = plan.evaluator_nice;
   return command;

@@ -43,6 +43,7 @@ struct ClusterPlan {
   std::string device;      // empty: the job's
   std::string program;     // of the workers and the evaluator; empty: none
   std::string trace;       // directory for traces; empty: none
+  std::string stage;       // directory for copies of the data; empty: none
   bool resume = false;
   // A directory for the servers' Unix sockets; empty: they take free ports of 127.0.0.1, which every user of
   // the machine can reach.

@@ -55,6 +55,7 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
   plan.device = options.device;
   plan.program = options.program;
+  plan.stage = options.stage;
   plan.trace = options.trace;
   plan.resume = Resumes(options);
   return plan;

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string trace;  // directory; empty: no trace
   bool json = false;
   bool no_shared_memory = false;
+  std::string stage;                     // directory for copies of the data; empty: none
   AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
   bool overwrite = false;
   double stall_seconds = 600;

@@ -90,6 +90,11 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   flags.AddSwitch("no_shared_memory", &o->no_shared_memory,
                   "Sends gradients and weights over sockets instead of through shared memory: --set "
                   "shared_memory=false.");
+  flags.AddString(
+      "stage", "DIR", &o->stage,
+      "Copies the images or packed shards of the job's data to this directory first, such as a local "
+      "disk's; the workers share the copy, and the last one removes it. Default: the data are read "
+      "where they are.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
   line.check = [o] { return Check(*o); };

@@ -215,8 +215,10 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
              "Minibatches are read ahead, so reading them (or getting them from the master) is slower than "
              "computing.",
          .advice =
-             "Put the data on a local disk, leave one processor free in addition to the worker's --threads, "
-             "or raise batch_size if steps take less than a few milliseconds."});
+             "Put the data on a local disk (--stage), leave processors free for data.loader_threads in "
+             "addition "
+             "to the worker's --threads and raise it, or raise batch_size if steps take less than a few "
+             "milliseconds."});
   }
 }
 

@@ -93,6 +93,13 @@ TEST(ClusterCommandsTest, DeviceReachesTheWorkers) {
   EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--device=cuda"));
 }
 
+TEST(ClusterCommandsTest, TheStageReachesAllThatReadData) {
+  ClusterPlan plan = Plan();
+  plan.stage = "/scratch";
+  EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--stage=/scratch"));
+  EXPECT_THAT(EvaluatorCommand(plan, "m").argv, Contains("--stage=/scratch"));
+}
+
 TEST(ListeningAddressTest, IsTakenFromAWholeLineOfThatServer) {
   EXPECT_EQ(ListeningAddress("x\ncatchment_server 0: listening on 127.0.0.1:4711\ny", 0), "127.0.0.1:4711");
   EXPECT_EQ(ListeningAddress("catchment_server 0: listening on 127.0.0.1:47", 0), "") << "not all of it yet";

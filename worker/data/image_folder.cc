@@ -307,10 +307,21 @@ Dataset MakeDataset(ImageList list, const v1::Job& job) {
 absl::StatusOr<ImageList> ListPart(const std::string& name, const std::string& field,
                                    const v1::ImageFolder& folder, const DataPaths& paths) {
   ASSIGN_OR_RETURN(const std::string root, FindDirectory(name, field, folder.directory(), paths));
-  return Lister(field, root).List();
+  return Lister(field, StagedPath(paths, root)).List();
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListImageFolder(const v1::ImageFolder& folder, bool test,
+                                                         const DataPaths& paths) {
+  if (test && folder.test().empty()) return std::vector<std::string>();
+  ASSIGN_OR_RETURN(const ImageList list,
+                   ListPart(test ? folder.test() : folder.train(),
+                            test ? "data.image_folder.test" : "data.image_folder.train", folder, paths));
+  std::vector<std::string> files;
+  for (size_t i = 0; i < list.images.size(); ++i) files.push_back(list.Path(static_cast<int64_t>(i)));
+  return files;
+}
 
 absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths) {
   const v1::ImageFolder& folder = job.data().image_folder();

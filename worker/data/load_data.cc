@@ -35,4 +35,11 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
   return absl::InvalidArgumentError(absl::StrCat("data: has no source; give one of ", ListDataSources()));
 }
 
+absl::StatusOr<std::vector<std::string>> ListFilesInUse(const v1::Data& data, bool test,
+                                                        const DataPaths& paths) {
+  if (data.has_image_folder()) return ListImageFolder(data.image_folder(), test, paths);
+  if (data.has_table()) return ListMappedFiles(data.table(), test, paths);
+  return std::vector<std::string>();
+}
+
 }  // namespace catchment

@@ -3,6 +3,9 @@
 #ifndef CATCHMENT_WORKER_DATA_LOAD_DATA_H_
 #define CATCHMENT_WORKER_DATA_LOAD_DATA_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "worker/data/data_paths.h"
@@ -13,6 +16,12 @@ namespace catchment {
 // Loads the data of `job`, which is complete and valid (common/job/validate.h), or names no source.
 // Errors: InvalidArgument if the data names no source; those of the source.
 absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths);
+
+// Returns the absolute paths of the files from which samples of the training or test set are read while they
+// are used: those that are worth a copy on this machine (stage.h). Sources that are read into memory when a
+// worker starts have none. Errors: those of finding the files.
+absl::StatusOr<std::vector<std::string>> ListFilesInUse(const v1::Data& data, bool test,
+                                                        const DataPaths& paths);
 
 // The MNIST handwritten digits (LeCun, Cortes, Burges): 60,000 images of 28 x 28 for training, 10,000 for
 // tests.
@@ -85,6 +94,10 @@ DataSets GenerateImages(const v1::GeneratedImages& options);
 // that are not JPEG by their names, a test set with other classes, fewer images than batch_size, or more than
 // 2^32 - 1.
 absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths);
+
+// Returns the absolute paths of the training or test set's images. Errors: those of finding them.
+absl::StatusOr<std::vector<std::string>> ListImageFolder(const v1::ImageFolder& folder, bool test,
+                                                         const DataPaths& paths);
 
 }  // namespace catchment
 

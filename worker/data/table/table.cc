@@ -1,7 +1,9 @@
 #include "worker/data/table/table.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -53,13 +55,13 @@ absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, 
   return absl::InternalError("a format that is none");
 }
 
-absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec,
-                                 const v1::FileDataset& table) {
+absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const v1::FileDataset& table,
+                                 const DataPaths& paths) {
   auto content = std::make_unique<TableContent>(spec.shape, NormalizationOf(table));
   std::vector<int32_t> labels;
   std::vector<float> targets;
   for (const std::string& path : files.paths) {
-    ASSIGN_OR_RETURN(const TableRows rows, ReadFile(files.format, path, spec));
+    ASSIGN_OR_RETURN(const TableRows rows, ReadFile(files.format, StagedPath(paths, path), spec));
     content->Add(rows);
     labels.insert(labels.end(), rows.labels.begin(), rows.labels.end());
     targets.insert(targets.end(), rows.targets.begin(), rows.targets.end());
@@ -90,10 +92,23 @@ absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
                    FindTableFiles(table.train(), "data.table.train", table.directory(), paths));
   ASSIGN_OR_RETURN(const auto test_files,
                    FindTableFiles(table.test(), "data.table.test", table.directory(), paths));
-  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, table));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, table, paths));
   RETURN_IF_ERROR(CheckTrainingRows(train.size(), job));
-  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, table));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, table, paths));
   return DataSets{std::move(train), std::move(test)};
+}
+
+absl::StatusOr<std::vector<std::string>> ListMappedFiles(const v1::FileDataset& table, bool test,
+                                                         const DataPaths& paths) {
+  ASSIGN_OR_RETURN(TableFiles files,
+                   FindTableFiles(test ? table.test() : table.train(),
+                                  test ? "data.table.test" : "data.table.train", table.directory(), paths));
+  if (files.format != TableFormat::kShard) return std::vector<std::string>();
+  for (std::string& path : files.paths) {
+    std::error_code error;
+    path = std::filesystem::absolute(path, error).lexically_normal().string();
+  }
+  return std::move(files.paths);
 }
 
 }  // namespace catchment
