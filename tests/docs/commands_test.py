@@ -143,6 +143,13 @@ def program(command, place):
     return "files and flags exist; tests/cluster/train_program_test.sh does it with another program"
 
 
+def two_sites(command, place):
+    """PyTorch is not here, and the flags need none."""
+    taken = taken_by("tests/python/two_sites_test.py", "run with PyTorch", "examples/python/gpt_two_sites.py")
+    expect_flags(command, help_of(sys.executable, "examples/python/gpt_two_sites.py"))
+    return taken(command, place) + "; flags exist"
+
+
 def sbatch(command, place):
     """Slurm is in slurm_test, with other numbers of nodes and tasks: here the script and its own flags."""
     script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.sbatch) (.*)", command).groups()
@@ -325,6 +332,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run("--budget=samples:4096")),
     ("docs/results/decoupled.md", r"catchment simulate examples/mnist_mlp.*--out=accuracy",
      run(f"{DIGITS} --seeds=1 --workers=2 --budget=samples:512")),
+    ("docs/results/decoupled.md", r"python3 examples/python/gpt_two_sites\.py .*", two_sites),
     ("docs/results/large_batch.md", r"for \w+ in .* do catchment simulate .*; done",
      run(replace=[(r"samples:\d+", f"samples:512 {DIGITS}"), (r"(16|32|64|128|256):[\d.]+", ""), (r"16,64,256|16,64|64,256", "2,4"), (r"LARS:17", "LARS:1")])),
     ("docs/results/large_batch.md", r"catchment simulate .*", run(f"{DIGITS} --workers=1,2,4 --budget=samples:512")),
