@@ -333,6 +333,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/results/decoupled.md", r"catchment simulate examples/mnist_mlp.*--out=accuracy",
      run(f"{DIGITS} --seeds=1 --workers=2 --budget=samples:512")),
     ("docs/results/decoupled.md", r"python3 examples/python/gpt_two_sites\.py .*", two_sites),
+    ("docs/results/decoupled.md", r"catchment compare --program=.*", program),
     ("docs/results/large_batch.md", r"for \w+ in .* do catchment simulate .*; done",
      run(replace=[(r"samples:\d+", f"samples:512 {DIGITS}"), (r"(16|32|64|128|256):[\d.]+", ""), (r"16,64,256|16,64|64,256", "2,4"), (r"LARS:17", "LARS:1")])),
     ("docs/results/large_batch.md", r"catchment simulate .*", run(f"{DIGITS} --workers=1,2,4 --budget=samples:512")),
