@@ -254,6 +254,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("README.md", r"deploy/wheel\.sh|pip install .*",
      taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("README.md", r"catchment train --program=.*", program),
+    ("README.md", r"sbatch .*", lambda command, place: sbatch(command.replace("catchment-0.1.0/", ""), place)),
+    ("README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
     ("docs/quickstart.md", r"bazel-bin/cli/catchment validate \S+", run()),
     ("docs/quickstart.md", r"bazel-bin/cli/catchment train \S+ --servers=2 .*--out=out",
      run(f"{DIGITS} --set samples=512", leaves=["out/" + name for name in TRAINED])),
