@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes one relocatable tarball: the programs, all shared libraries that they need, the C library and its loader
-# included, the CUDA plugin where it is built, examples, documentation, and what starts the daemons on clusters.
+# Makes one relocatable tarball: the programs, all shared libraries that they need, the C library and its
+# loader included, the CUDA plugin where it is built, examples, documentation, and what starts the daemons on
+# clusters.
 #
 #   deploy/bundle.sh [--out=FILE] [--bin=DIR] [--cublas]
 #
@@ -33,7 +34,8 @@ readonly plugin=kernels/cuda/libcatchment_cuda.so
 # shellcheck source=deploy/bundle_parts.sh
 source "$(dirname "${BASH_SOURCE[0]}")/bundle_parts.sh"
 
-# Adds the files that shells and man look for beside a program's bin: completion, one for each program, and the manual page.
+# Adds the files that shells and man look for beside a program's bin: completion, one for each program, and
+# the manual page.
 add_share() {
   local share=$tree/share program
   mkdir -p "$share"/{bash-completion/completions,zsh/site-functions,man/man1}

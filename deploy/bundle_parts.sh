@@ -9,9 +9,9 @@
 # What the kernel or a GPU's driver brings.
 readonly left_out='^(linux-vdso|libcuda)[.-]'
 
-# The loader and the C library, which the programs take from the bundle. All of it, since its parts work only with each
-# other: every program names all of those libraries, so that what is opened later, such as a driver of the machine,
-# finds them loaded and takes none from the machine.
+# The loader and the C library, which the programs take from the bundle. All of it, since its parts work only
+# with each other: every program names all of those libraries, so that what is opened later, such as a driver
+# of the machine, finds them loaded and takes none from the machine.
 readonly loader=ld-linux-x86-64.so.2
 readonly c_libraries=(libanl.so.1 libc.so.6 libdl.so.2 libm.so.6 libmvec.so.1 libpthread.so.0 libresolv.so.2
                       librt.so.1 libutil.so.1)
@@ -28,8 +28,8 @@ die() {
 # The script's own first comment.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
 
-# begin ARGUMENT...: the flags of both; then the project's folder is the current one, and there is something to bundle.
-# Sets
+# begin ARGUMENT...: the flags of both; then the project's folder is the current one, and there is something
+# to bundle. Sets
 #   out        the tarball; empty: the default
 #   cublas     yes or no: whether cuBLAS is taken along
 #   bin        the Bazel output folder
@@ -69,8 +69,8 @@ build() {
   bin=$(bazel info "${options[@]}" bazel-bin 2>/dev/null)
 }
 
-# libraries FILE: "NAME PATH" for each library that FILE needs, directly or not, beyond the C library and what is
-# left out.
+# libraries FILE: "NAME PATH" for each library that FILE needs, directly or not, beyond the C library and what
+# is left out.
 libraries() {
   local name arrow path rest
   while read -r name arrow path rest; do
@@ -83,9 +83,9 @@ libraries() {
 # field FILE OFFSET SIZE: the unsigned number there.
 field() { od --address-radix=n --format="u$3" --skip-bytes="$2" --read-bytes="$3" "$1" | tr -d ' '; }
 
-# forget_loader PROGRAM: turns the program header that names the absolute path of a loader (PT_INTERP, 3) into one that
-# is ignored (PT_NULL, 0). The program then starts at its own entry point, which maps the loader of the bundle
-# (common/start/bundled_loader.h).
+# forget_loader PROGRAM: turns the program header that names the absolute path of a loader (PT_INTERP, 3) into
+# one that is ignored (PT_NULL, 0). The program then starts at its own entry point, which maps the loader of
+# the bundle (common/start/bundled_loader.h).
 forget_loader() {
   local headers count i at
   headers=$(field "$1" 32 8)
@@ -124,8 +124,8 @@ add_program() {
 # add_plugin FILE: a CUDA plugin, which also finds cuBLAS where a CUDA toolkit has it.
 add_plugin() { add_file "$1" "\$ORIGIN/../lib:/usr/local/cuda/lib64"; }
 
-# add_file FILE PATHS: to bin/, where it finds libraries in PATHS, with its libraries to lib/. cuBLAS only with
-# --cublas: else the one of a CUDA toolkit is found at run time.
+# add_file FILE PATHS: to bin/, where it finds libraries in PATHS, with its libraries to lib/. cuBLAS only
+# with --cublas: else the one of a CUDA toolkit is found at run time.
 add_file() {
   local file=$1 paths=$2 name path copy
   copy=$tree/bin/$(basename "$file")
@@ -142,11 +142,12 @@ add_file() {
   done < <(libraries "$file")
 }
 
-# The copyright files of the Debian packages that the libraries come from, and in LIBRARIES their versions, for comparison
-# with Debian's security tracker.
+# The copyright files of the Debian packages that the libraries come from, and in LIBRARIES their versions,
+# for comparison with Debian's security tracker.
 add_licenses() {
   local package
-  # Some packages name their files without /usr. A pattern (*/lib/...) would take dpkg-query 100 times as long.
+  # Some packages name their files without /usr. A pattern (*/lib/...) would take dpkg-query 100 times as
+  # long.
   sed 'p; s,^/usr,,' "$work/origins" | xargs dpkg-query --search 2>/dev/null | sed 's/: .*//; s/:.*//' |
     sort -u >"$work/packages" || true
   while read -r package; do
@@ -158,8 +159,8 @@ add_licenses() {
     >"$tree/LIBRARIES" 2>/dev/null || true
 }
 
-# Every library that a program or plugin needs, directly or not, is found in the bundle, or is one that is left out on
-# purpose. A plugin finds the C library of the program.
+# Every library that a program or plugin needs, directly or not, is found in the bundle, or is one that is
+# left out on purpose. A plugin finds the C library of the program.
 check_complete() {
   local file name arrow path rest
   for file in "$tree"/bin/*; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes one relocatable tarball that tests what works on a GPU machine and how fast: all of
-# deploy/bundle.sh's, the tests that run on a device, the benchmark of one worker, and deploy/gpu/run.sh, which runs
-# them and writes one file of results.
+# deploy/bundle.sh's, the tests that run on a device, the benchmark of one worker, and deploy/gpu/run.sh,
+# which runs them and writes one file of results.
 #
 #   deploy/gpu_bundle.sh [--out=FILE] [--bin=DIR] [--cublas]
 #
@@ -20,8 +20,8 @@ readonly script=gpu_bundle
 readonly targets=(//cli:catchment //server:catchment_server //worker:catchment_worker
                   //kernels/cuda:libcatchment_cuda.so //tests/kernels/cuda:layers_test
                   //tests/benchmarks/network:train_speed)
-readonly programs=(cli/catchment server/catchment_server worker/catchment_worker tests/kernels/cuda/layers_test
-                   tests/benchmarks/network/train_speed)
+readonly programs=(cli/catchment server/catchment_server worker/catchment_worker
+                   tests/kernels/cuda/layers_test tests/benchmarks/network/train_speed)
 readonly plugin=kernels/cuda/libcatchment_cuda.so
 
 # shellcheck source=deploy/bundle_parts.sh

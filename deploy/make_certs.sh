@@ -3,15 +3,15 @@
 #
 #   deploy/make_certs.sh [--days=N] [--discard_authority_key] DIR [HOST...]
 #
-# Writes DIR/ca.crt and DIR/ca.key, and for each of the roles server, worker, evaluator and operator DIR/ROLE.crt and
-# DIR/ROLE.key. The server's certificate is valid for localhost, 127.0.0.1 and every HOST (a name or an IP address), as
-# a server and as a client; the others only as clients. All are valid for N days (30), and from an hour ago, because the
-# clocks of machines differ.
+# Writes DIR/ca.crt and DIR/ca.key, and for each of the roles server, worker, evaluator and operator
+# DIR/ROLE.crt and DIR/ROLE.key. The server's certificate is valid for localhost, 127.0.0.1 and every HOST (a
+# name or an IP address), as a server and as a client; the others only as clients. All are valid for N days
+# (30), and from an hour ago, because the clocks of machines differ.
 #
-# An authority that is there is kept, so that certificates made earlier stay valid; anyone who can read DIR/ca.key can make
-# further ones, so keep it away from the cluster. With --discard_authority_key it is never written to DIR, which is
-# right for the certificates of a single job. Files are replaced by renaming: daemons that run use the new ones for new
-# connections.
+# An authority that is there is kept, so that certificates made earlier stay valid; anyone who can read
+# DIR/ca.key can make further ones, so keep it away from the cluster. With --discard_authority_key it is never
+# written to DIR, which is right for the certificates of a single job. Files are replaced by renaming: daemons
+# that run use the new ones for new connections.
 # Use: --certs=DIR, or CATCHMENT_CERTS=DIR in the environment, for every daemon and command
 # Exit codes: 0 made, 1 something went wrong (openssl says what), 2 usage.
 set -euo pipefail
@@ -32,8 +32,8 @@ alternative_names() {
   echo "$names"
 }
 
-# sign NAME OPTION...: makes the certificate NAME of the request $work/csr, with $work/extensions. `openssl ca` is the only
-# command of OpenSSL 3.0 that sets the first day of a certificate.
+# sign NAME OPTION...: makes the certificate NAME of the request $work/csr, with $work/extensions.
+# `openssl ca` is the only command of OpenSSL 3.0 that sets the first day of a certificate.
 sign() {
   local name=$1 now
   shift
@@ -55,7 +55,8 @@ find_authority() {
     return
   fi
   authority=$work
-  openssl req -new "${new_key[@]}" -subj "/CN=Catchment authority $(openssl rand -hex 4)" -keyout "$work/ca.key" \
+  openssl req -new "${new_key[@]}" -subj "/CN=Catchment authority $(openssl rand -hex 4)" \
+    -keyout "$work/ca.key" \
     -out "$work/csr" 2>"$log"
   printf '%s\n' "basicConstraints=critical,CA:TRUE" "keyUsage=critical,keyCertSign,cRLSign" \
     "subjectKeyIdentifier=hash" >"$work/extensions"
@@ -65,7 +66,8 @@ find_authority() {
 # make_certificate ROLE NAMES USAGE
 make_certificate() {
   openssl req -new "${new_key[@]}" -subj "/CN=catchment $1" -keyout "$work/$1.key" -out "$work/csr" 2>"$log"
-  printf '%s\n' "subjectAltName=URI:catchment:role/$1${2:+,$2}" "extendedKeyUsage=$3" "basicConstraints=CA:FALSE" \
+  printf '%s\n' "subjectAltName=URI:catchment:role/$1${2:+,$2}" "extendedKeyUsage=$3" \
+    "basicConstraints=CA:FALSE" \
     "keyUsage=critical,digitalSignature" >"$work/extensions"
   sign "$1" -cert "$authority/ca.crt" -keyfile "$authority/ca.key"
   openssl verify -CAfile "$authority/ca.crt" "$work/$1.crt" >"$log" 2>&1

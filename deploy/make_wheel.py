@@ -3,7 +3,8 @@
 
     deploy/make_wheel.py BUNDLE FOLDER
 
-BUNDLE: what deploy/bundle.sh has made. FOLDER: where the wheel goes, under the name that its version asks for.
+BUNDLE: what deploy/bundle.sh has made. FOLDER: where the wheel goes, under the name that its version asks
+for.
 """
 import base64
 import hashlib
@@ -17,7 +18,8 @@ PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
 TAG = "py3-none-manylinux_2_17_x86_64"
 PROGRAMS = ("catchment", "catchment_server", "catchment_worker")
-# The packages that each integration needs. cloudpickle copies functions of a notebook to the processes of workers.
+# The packages that each integration needs. cloudpickle copies functions of a notebook to the processes of
+# workers.
 EXTRAS = {
     "torch": ["torch>=2.1"],
     "lightning": ["torch>=2.1", "lightning>=2.2"],
@@ -48,8 +50,8 @@ Description-Content-Type: text/markdown
 
 # Catchment
 
-Catchment is a parameter server for data-parallel training: servers hold the weights, workers compute gradients. A
-PyTorch program changes three lines:
+Catchment is a parameter server for data-parallel training: servers hold the weights, workers compute
+gradients. A PyTorch program changes three lines:
 
 ```python
 import catchment.torch as catchment
@@ -114,7 +116,8 @@ def read(path):
 
 
 def add_bundle(wheel, bundle):
-    """Adds programs, libraries, licenses, pages and completion, and the package that the bundle has. Returns the version."""
+    """Adds programs, libraries, licenses, pages and completion, and the package that the bundle has. Returns
+    the version."""
     version = None
     with tarfile.open(bundle) as tar:
         for member in sorted(tar.getmembers(), key=lambda one: one.name):

@@ -13,8 +13,8 @@
 #   RELEASE_NOTES.md                         the version's section of CHANGELOG.md
 #   SHA256SUMS                               of all of them: sha256sum --check SHA256SUMS
 #
-# The programs are linked with Debian 12's libraries. On another system the script clones the commit and runs itself in a
-# container of Debian 12, with the first of podman, docker and apptainer that is installed.
+# The programs are linked with Debian 12's libraries. On another system the script clones the commit and runs
+# itself in a container of Debian 12, with the first of podman, docker and apptainer that is installed.
 #
 # If twine is on the PATH, it checks the wheel. The same commit and the same programs make the same bytes.
 #
@@ -32,7 +32,8 @@ on_debian_12() {
   (. "${CATCHMENT_OS_RELEASE:-/etc/os-release}" && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
 }
 
-# Makes the release in a container, in a clone of the commit, because Bazel writes into the tree that it builds.
+# Makes the release in a container, in a clone of the commit, because Bazel writes into the tree that it
+# builds.
 in_container() {
   local engine image inside
   image=$(sed -n 's/^ARG BASE=//p' deploy/container/Dockerfile)
@@ -45,7 +46,8 @@ deploy/setup.sh && deploy/release.sh --out=/release"
     echo "release: this is not Debian 12; building in a container with $engine"
     mkdir -p "$out"
     if [[ $engine == apptainer ]]; then
-      apptainer exec --fakeroot --writable-tmpfs --bind "$PWD:/source:ro,$out:/release" "docker://$image" bash -ec "$inside"
+      apptainer exec --fakeroot --writable-tmpfs \
+        --bind "$PWD:/source:ro,$out:/release" "docker://$image" bash -ec "$inside"
     else
       "$engine" run --rm --volume "$PWD:/source:ro" --volume "$out:/release" "$image" bash -ec "$inside"
     fi || die "the build in the container failed; the reason is above"
@@ -68,7 +70,8 @@ done
 [[ -n $out ]] || { echo "release: --out=DIR is missing; --help explains it" >&2; exit 2; }
 [[ -z $(ls -A "$out" 2>/dev/null) ]] || die "$out is not empty: choose another directory, so that it holds one release"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-commit=$(git rev-parse --short=12 HEAD 2>/dev/null) || die "$PWD is not a checkout: a release is made from a commit"
+commit=$(git rev-parse --short=12 HEAD 2>/dev/null) ||
+  die "$PWD is not a checkout: a release is made from a commit"
 changes=$(git status --porcelain)
 [[ -z $changes ]] || die "the checkout has changes that are in no commit: commit or remove them: ${changes//$'\n'/, }"
 [[ -n $bin ]] || on_debian_12 || in_container
@@ -90,9 +93,11 @@ wheel=$(basename "$out"/*.whl)
 if command -v twine >/dev/null; then
   twine check --strict "$out/$wheel" || die "twine refuses the wheel; the reason is above"
 fi
-# git archive writes the commit into the archive, where `git get-tar-commit-id` finds it; RELEASE is for people.
+# git archive writes the commit into the archive, where `git get-tar-commit-id` finds it; RELEASE is for
+# people.
 printf 'Catchment %s\ncommit %s\n' "$version" "$commit" >"$work/RELEASE"
-git archive --format=tar --prefix="$name/" --add-file="$work/RELEASE" HEAD | gzip -n >"$out/$name-source.tar.gz"
+git archive --format=tar --prefix="$name/" --add-file="$work/RELEASE" HEAD |
+  gzip -n >"$out/$name-source.tar.gz"
 python3 deploy/release_documents.py "$work/bundle" "$commit" "$(git show --no-patch --format=%cI HEAD)" "$out"
 (cd "$out" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 echo "release: $name, commit $commit:"

@@ -3,8 +3,9 @@
 
     deploy/release_documents.py BUNDLE COMMIT DATE FOLDER
 
-BUNDLE: an unpacked bundle. COMMIT and DATE (ISO 8601): of its sources. Writes catchment-VERSION.spdx.json (SPDX 2.3) and
-RELEASE_NOTES.md to FOLDER, whose other files the former lists with their checksums. Run it in the project.
+BUNDLE: an unpacked bundle. COMMIT and DATE (ISO 8601): of its sources. Writes catchment-VERSION.spdx.json
+(SPDX 2.3) and RELEASE_NOTES.md to FOLDER, whose other files the former lists with their checksums. Run it in
+the project.
 """
 import datetime
 import hashlib
@@ -25,7 +26,8 @@ def read(path):
 def hashes(path):
     with open(path, "rb") as file:
         data = file.read()
-    return [{"algorithm": name.upper(), "checksumValue": hashlib.new(name, data).hexdigest()} for name in ("sha1", "sha256")]
+    return [{"algorithm": name.upper(), "checksumValue": hashlib.new(name, data).hexdigest()}
+            for name in ("sha1", "sha256")]
 
 
 def spdx_id(name):
@@ -52,7 +54,8 @@ def library_package(package, version, source):
         "externalRefs": [{
             "referenceCategory": "PACKAGE-MANAGER",
             "referenceType": "purl",
-            "referenceLocator": "pkg:deb/debian/%s@%s?distro=bookworm" % (package, version.replace("+", "%2B")),
+            "referenceLocator": "pkg:deb/debian/%s@%s?distro=bookworm" % (package, version.replace("+",
+                                                                                                   "%2B")),
         }],
     }
 
@@ -60,7 +63,8 @@ def library_package(package, version, source):
 def bill_of_materials(bundle, version, commit, date, folder):
     """Returns the SPDX document: the product, its files, and the libraries that bundle and wheel contain."""
     name = "catchment-" + version
-    libraries = [library_package(*found) for found in LIBRARY.findall(read(os.path.join(bundle, "LIBRARIES")))]
+    libraries = [library_package(*found) for found in LIBRARY.findall(read(os.path.join(bundle,
+                                                                                        "LIBRARIES")))]
     files = [{
         "fileName": "./" + entry,
         "SPDXID": spdx_id("File-" + entry),
@@ -98,8 +102,10 @@ def bill_of_materials(bundle, version, commit, date, folder):
 
 
 def release_notes(version, commit):
-    """Returns the version's section of CHANGELOG.md, without links to files, which a release does not have."""
-    section = re.search(r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"), re.M | re.S)
+    """Returns the version's section of CHANGELOG.md, without links to files, which a release does not
+    have."""
+    section = re.search(r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"),
+                        re.M | re.S)
     if section is None:
         sys.exit("release: CHANGELOG.md has no section \"## %s\"" % version)
     text = re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", section[1]).strip()

@@ -3,8 +3,8 @@
 
     tests/build_files.py BUILD...
 
-Debian and PyPI have no buildifier. A BUILD file is read as Python, which its syntax is a part of. Prints a line for each
-difference, with what to write instead. Exit codes: 0 no difference, 1 some.
+Debian and PyPI have no buildifier. A BUILD file is read as Python, which its syntax is a part of. Prints a
+line for each difference, with what to write instead. Exit codes: 0 no difference, 1 some.
 """
 import ast
 import re

@@ -3,10 +3,10 @@
 
     tests/layers.py
 
-The table is the block of text below "<!-- layers -->". Each line names a folder and the folders whose headers it may include; a
-folder covers its subfolders, unless they have lines of their own. proto is below all of them. The table must have no circle and no
-arrow that no file uses. A line that ends with "(pure)" must not reach gRPC, by any chain of includes. Prints what differs.
-Exit codes: 0 nothing, 1 something.
+The table is the block of text below "<!-- layers -->". Each line names a folder and the folders whose headers
+it may include; a folder covers its subfolders, unless they have lines of their own. proto is below all of
+them. The table must have no circle and no arrow that no file uses. A line that ends with "(pure)" must not
+reach gRPC, by any chain of includes. Prints what differs. Exit codes: 0 nothing, 1 something.
 """
 import os
 import re
@@ -45,7 +45,8 @@ def includes_of_product():
 
 
 def find_circle(allowed):
-    """Returns a list of folders, each of which includes the next and the last of which is the first, or None."""
+    """Returns a list of folders, each of which includes the next and the last of which is the first, or
+    None."""
     done = set()
 
     def visit(folder, trail):
@@ -103,7 +104,8 @@ def main():
             if chain:
                 problems.append(f"{path}: {folder} must not reach gRPC: {' -> '.join(chain)}")
     for folder, others in allowed.items():
-        problems += [f"{folder} -> {other}: no file uses this arrow" for other in sorted(others) if (folder, other) not in used]
+        problems += [f"{folder} -> {other}: no file uses this arrow" for other in sorted(others)
+                     if (folder, other) not in used]
     circle = find_circle(allowed)
     if circle:
         problems.append("a circle: " + " -> ".join(circle))

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
-# files with tests/build_files.py, how files are opened, that the names of types differ, the language and the width of
-# comments, the layers of docs/architecture.md with tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py.
-# It takes seconds, and .ci/run fails if it does.
+# Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, scripts with
+# ShellCheck, BUILD files with tests/build_files.py, how files are opened, that the names of types differ, the
+# language, the width of lines, the layers of docs/architecture.md with tests/layers.py, and the recipes of
+# CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails if it does.
 #
 #   tests/lint.sh
 #
-# Prints every difference and how to remove it. The tools are those of Debian 12, which deploy/setup.sh installs.
-# Exit codes: 0 no difference, 1 some, 2 a tool is missing.
+# Prints every difference and how to remove it. The tools are those of Debian 12, which deploy/setup.sh
+# installs. Exit codes: 0 no difference, 1 some, 2 a tool is missing.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
@@ -40,13 +40,14 @@ printf '%s\0' "${sources[@]}" |
 shellcheck "${scripts[@]}" ||
   hint "change the lines above as shellcheck suggests; if it is wrong, disable its check for that line, with the reason"
 tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown above"
-# OpenFile does not wait for a named pipe. Exempt are files that a process has created under a name that nobody can guess,
-# its own log, directories, and the kernel's files.
+# OpenFile does not wait for a named pipe. Exempt are files that a process has created under a name that
+# nobody can guess, its own log, directories, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
   grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
-# The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has its own.
+# The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has
+# its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')
 twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
   sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
@@ -55,7 +56,8 @@ twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
 # Language.
 mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto')
 mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh')
-# A block of comments that begins so is a noun clause. A comment after code continues in lines that are indented more.
+# A block of comments that begins so is a noun clause. A comment after code continues in lines that are
+# indented more.
 ! awk 'FNR == 1 { open = 0 }
        match($0, /^ *\/\/+ ?/) {
          if (!open && substr($0, RLENGTH + 1) ~ /^(Of|What|Whether|Whose|Those|Where|Which|Who|How)[ ,:]/)
@@ -68,9 +70,17 @@ mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh')
 ! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [A-Za-z]+' "${worded[@]}" |
   grep -vE '\b[Tt]here (is|are|was|were) no |\b(are|was|were) no (longer|more|faster|slower|staler) |\bno faster ' ||
   hint 'write "is not a", not "is no", except after "there"'
-# clang-format keeps code within 110 columns. Texts in raw strings may be wider.
+# clang-format keeps code within 110 columns. Texts in quotes, tables, and commands in pages may be wider.
 ! grep -nE '^.{111}' "${commented[@]}" | grep -E '^[^"]*//' ||
   hint "break the comments above after at most 110 columns"
+# docs/job_reference.md is generated.
+mapfile -t broken < <(files '*.md' '*.py' '*.sh' ':!docs/job_reference.md')
+! awk 'FNR == 1 { block = 0 }
+       /^ *(```|~~~)/ && FILENAME ~ /\.md$/ { block = !block }
+       length($0) > 110 && !block && !(FILENAME ~ /\.md$/ && /^( *\||    )/) && !/["\047`]|   / \
+         { print FILENAME ":" FNR ":" $0; found = 1 }
+       END { exit !found }' "${broken[@]}" ||
+  hint "break the lines above after at most 110 columns"
 tests/layers.py || hint "include downwards, or change the table of docs/architecture.md with the reason"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"

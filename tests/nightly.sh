@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Runs every test: those of `bazel test //...`, and the long ones that it leaves out, which are tagged "nightly".
+# Runs every test: those of `bazel test //...`, and the long ones that it leaves out, which are tagged
+# "nightly".
 #
 #   tests/nightly.sh [TARGET...]
 #
 # TARGET...   only these instead of all
 #
 # Prints a table in Markdown with the result and the seconds of each test, slowest first, and at last how many
-# passed, failed and were skipped. docs/results/nightly.md holds the last one. Some tests install Debian packages,
-# which needs root; what cannot run is skipped, and the table says why.
-# Exit codes: 0 nothing failed, 1 something did.
+# passed, failed and were skipped. docs/results/nightly.md holds the last one. Some tests install Debian
+# packages, which needs root; what cannot run is skipped, and the table says why. Exit codes: 0 nothing
+# failed, 1 something did.
 set -uo pipefail
 
 # Prints "SECONDS TARGET RESULT" for each line of Bazel's that gives a test's result, slowest first.

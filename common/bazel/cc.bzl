@@ -2,8 +2,8 @@
 //common:prelude, or for tests //tests:prelude. catchment_test is a cc_test with what most tests have in common."""
 
 def _with_prelude(rule, package, attributes):
-    # g++ takes a precompiled header only under the options that it was made with, so a target with its own options
-    # goes without.
+    # g++ takes a precompiled header only under the options that it was made with, so a target with its own
+    # options goes without.
     if attributes.get("srcs") and not attributes.get("copts"):
         attributes["copts"] = select({
             "//common:without_prelude": [],

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Prints the commit for --version: that of the Git repository, "-dirty" with changes that are in none; or, in sources that
-# `git archive` has made, the one in common/bazel/commit. Prints nothing if there is neither. .bazelrc names this script
-# as the workspace status: the key is one of those that Bazel gives to a program when it is linked, and that alone do not
-# make it link again.
+# Prints the commit for --version: that of the Git repository, "-dirty" with changes that are in none; or, in
+# sources that `git archive` has made, the one in common/bazel/commit. Prints nothing if there is neither.
+# .bazelrc names this script as the workspace status: the key is one of those that Bazel gives to a program
+# when it is linked, and that alone do not make it link again.
 #
 #   common/bazel/workspace_status.sh
 cd "$(dirname "$0")/../.." || exit

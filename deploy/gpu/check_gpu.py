@@ -16,7 +16,8 @@ from results import FAILED, Failed, NotRun, Results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# The parts in their order: the share of all time at which each one is over. What a part leaves, the next one has.
+# The parts in their order: the share of all time at which each one is over. What a part leaves, the next one
+# has.
 PARTS = dict(device=0.1, tests=0.3, sanitizer=0.42, speed=0.8, profile=0.85, training=1.0)
 
 # (example, samples, least test accuracy: well above chance, what to set without data in files)
@@ -35,7 +36,8 @@ ROUNDS, SECONDS = 3, 2
 # Layers with all kinds of launches: products, sums in several blocks, rows of a warp, gathered patches.
 SANITIZED = ("Convolution", "BatchNorm", "Lstm", "Residual")
 
-# With --plugin a processor does the work of the GPU, and a sample takes up to a second: (samples, what to set).
+# With --plugin a processor does the work of the GPU, and a sample takes up to a second: (samples, what to
+# set).
 TINY = dict(mnist_cnn=(8, "data={drawn_digits{train_samples:8 test_samples:2}}"),
             hep_lstm=(16, "data={generated_events{train_samples:16 test_samples:4}}"),
             resnet20_cifar10=(8, "data={generated_images{size:8 classes:10 train_samples:8 test_samples:2}}"))
@@ -96,10 +98,12 @@ class Check:
         if limit < 5:
             raise NotRun(f"the time of this part of the {self.args.minutes:g} minutes is over")
         cublaslt_log = f"{self.args.out}/{name}_cublaslt_"
-        env = dict(self.env, CUBLASLT_LOG_LEVEL=str(cublaslt_level), CUBLASLT_LOG_FILE=cublaslt_log + "%i.log")
+        env = dict(self.env, CUBLASLT_LOG_LEVEL=str(cublaslt_level),
+                   CUBLASLT_LOG_FILE=cublaslt_log + "%i.log")
         if sync:
             env["CATCHMENT_CUDA_SYNC"] = "1"
-        process = subprocess.Popen(command, env=env, cwd=HERE, text=True, errors="replace", stdout=subprocess.PIPE,
+        process = subprocess.Popen(command, env=env, cwd=HERE, text=True, errors="replace",
+                                   stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         late = False
         try:
@@ -158,7 +162,8 @@ class Check:
         return dict(detail=f"{name}.log")
 
     def probe(self, name, run):
-        return run(name, [HERE + "/bin/train_speed", "--device=cuda", HERE + "/examples/mnist_mlp.textproto", "8", "1",
+        return run(name, [HERE + "/bin/train_speed", "--device=cuda", HERE + "/examples/mnist_mlp.textproto",
+                          "8", "1",
                           "0"], 120)
 
     def first_steps(self):
@@ -200,12 +205,14 @@ class Check:
             runs += 1
             name = "layers_test" + (f"_{runs}" if runs > 1 else "")
             try:
-                self.once(name, [HERE + "/bin/layers_test", "--gtest_filter=" + ":".join(left)], 180, cublaslt_level=2)
+                self.once(name, [HERE + "/bin/layers_test", "--gtest_filter=" + ":".join(left)], 180,
+                          cublaslt_level=2)
             except Failed:
                 pass
             before = len(outcomes)
             with open(self.log(name)) as file:
-                for what, case in re.findall(r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(), re.M):
+                for what, case in re.findall(r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(),
+                                             re.M):
                     if case in cases:
                         outcomes[case] = what
             if len(outcomes) == before:
@@ -216,8 +223,10 @@ class Check:
         if failed:
             ended = [case for case in failed if outcomes[case] == "RUN"]
             raise Failed(f"{len(failed)} of {len(cases)} cases: {', '.join(failed[:5])}{', ...' * (len(failed) > 5)}"
-                         f"{f'; of these {len(ended)} ended the program' if ended else ''}; " + self.second_try(
-                             "layers_test", [HERE + "/bin/layers_test", "--gtest_filter=" + ":".join(failed[:5])], 60))
+                         f"{f'; of these {len(ended)} ended the program' if ended else ''}; " +
+                         self.second_try(
+                             "layers_test", [HERE + "/bin/layers_test",
+                                             "--gtest_filter=" + ":".join(failed[:5])], 60))
         if skipped or not cases:
             raise Failed(f"{skipped} of {len(cases)} cases were skipped")
         return dict(detail=f"{len(cases)} cases of layers and losses, in float32, TF32, bfloat16 and float16")
@@ -231,7 +240,8 @@ class Check:
     def sanitize(self, tool):
         sanitizer = find_tool("compute-sanitizer")
         self.once("sanitizer_" + tool, [
-            sanitizer, "--tool=" + tool, "--error-exitcode=9", "--target-processes=all", HERE + "/bin/layers_test",
+            sanitizer, "--tool=" + tool, "--error-exitcode=9", "--target-processes=all",
+            HERE + "/bin/layers_test",
             "--gtest_filter=" + ":".join(f"*TrainLikeTheCpus/{name}OnDevice" for name in SANITIZED)], 90)
         return dict(detail=f"{', '.join(SANITIZED)} (sanitizer_{tool}.log)")
 
@@ -239,7 +249,8 @@ class Check:
 
     def speeds(self):
         for example, precision, batch in SPEEDS:
-            self.step("speed", f"{example}, {precision}, batch {batch if not self.args.plugin else TINY_BATCH}",
+            self.step("speed", f"{example}, {precision}, batch "
+                               f"{batch if not self.args.plugin else TINY_BATCH}",
                       lambda: self.speed(example, precision, batch))
 
     # In turns with PyTorch.
@@ -256,7 +267,8 @@ class Check:
         try:
             for _ in range(rounds):
                 ours.append(float(self.run(f"speed_{example}_{precision}", [
-                    HERE + "/bin/train_speed", "--device=cuda:0", "--precision=" + precision, "--update=false",
+                    HERE + "/bin/train_speed", "--device=cuda:0", "--precision=" + precision,
+                    "--update=false",
                     f"{HERE}/examples/{example}.textproto", str(batch), "4", str(seconds)], 60)))
                 if theirs:
                     theirs.stdin.write(f"{seconds}\n")
@@ -281,14 +293,16 @@ class Check:
     def start_pytorch(self, example, precision, batch):
         if self.args.plugin:
             return None, "this is not a GPU"
-        found = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.is_available())"], text=True,
+        found = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.is_available())"],
+                               text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if found.returncode != 0:
             return None, "python3 has no torch"
         if found.stdout.strip() != "True":
             return None, "python3's torch sees no CUDA device"
         log = open(self.log(f"pytorch_{example}_{precision}"), "w")
-        process = subprocess.Popen([sys.executable, HERE + "/pytorch_speed.py", example, precision, str(batch)],
+        process = subprocess.Popen([sys.executable, HERE + "/pytorch_speed.py", example, precision,
+                                    str(batch)],
                                    text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         ready = process.stdout.readline()
         if not ready.startswith("ready"):
@@ -308,7 +322,8 @@ class Check:
         try:
             self.once("ncu", [find_tool("ncu"), "--set=basic", "--target-processes=all", "--launch-skip=1200",
                               "--launch-count=200", HERE + "/bin/train_speed", "--device=cuda:0",
-                              "--precision=BFLOAT16", f"{HERE}/examples/{example}.textproto", batch, "1", "0"], 60)
+                              "--precision=BFLOAT16", f"{HERE}/examples/{example}.textproto", batch, "1",
+                              "0"], 60)
         except Failed:
             with open(self.log("ncu")) as file:
                 if "ERR_NVGPUCTRPERM" in file.read():
@@ -330,8 +345,10 @@ class Check:
             if not os.path.isdir(os.path.join(os.environ.get("CATCHMENT_DATA", "/none"), folder)):
                 settings = ["--set=" + instead]
         self.run(name, [HERE + "/bin/catchment", "train", f"{HERE}/examples/{example}.textproto",
-                        f"--workers={workers}", "--servers=1", "--device=cuda:0", "--out=" + out, "--overwrite",
-                        "--json", f"--set=samples={samples}", f"--set=computation.precision={precision}"] + settings,
+                        f"--workers={workers}", "--servers=1", "--device=cuda:0", "--out=" + out,
+                        "--overwrite",
+                        "--json", f"--set=samples={samples}", f"--set=computation.precision={precision}"] +
+                 settings,
                  90)
         with open(out + "/summary.json") as file:
             summary = json.load(file)
@@ -349,7 +366,8 @@ class Check:
         if wrong:
             raise Failed("; ".join(wrong))
         shared = f", workers share the GPU {self.mps.state}" if workers > 1 and not self.args.plugin else ""
-        return dict(detail=f"{precision}, {summary['device']}{shared}", test_accuracy=round(summary.get("test_accuracy", 0), 4),
+        return dict(detail=f"{precision}, {summary['device']}{shared}",
+                    test_accuracy=round(summary.get("test_accuracy", 0), 4),
                     samples_per_s=round(summary["samples"] / max(summary["wall_seconds"], 1e-9)))
 
     def training(self):
@@ -390,14 +408,16 @@ class Check:
             version = file.read()
         commit = re.search(r"commit: *(.*)", version)
         try:
-            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
+            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total",
+                                  "--format=csv,noheader"],
                                  text=True, stdout=subprocess.PIPE, timeout=30, check=True).stdout.strip()
         except (OSError, subprocess.SubprocessError):
             gpu = "none that nvidia-smi shows"
         toolkit = re.search(r"CUDA: *(.*)", version)
         return dict(date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
                     commit=commit.group(1) if commit else "unknown", gpu=gpu,
-                    cuda=toolkit.group(1) if toolkit else "", cublas=os.environ.get("CATCHMENT_CUBLAS") or "not found",
+                    cuda=toolkit.group(1) if toolkit else "", cublas=os.environ.get("CATCHMENT_CUBLAS")
+                    or "not found",
                     pytorch=self.pytorch_version or "not used", plugin=self.args.plugin or "the bundle's",
                     minutes=round((time.monotonic() - self.start) / 60, 1))
 
@@ -406,9 +426,9 @@ class Check:
         note = "The work of the GPU was done by a plugin on the processor: nothing here is of a GPU." * bool(self.args.plugin)
         self.results.write(
             self.args.out, facts, note,
-            f"Samples per second, the median of {ROUNDS} rounds of {SECONDS} s in turns. Catchment's step is a "
-            "worker's: weights from the host, gradients to the host. PyTorch's weights stay on the device, where "
-            "it updates them.")
+            f"Samples per second, the median of {ROUNDS} rounds of {SECONDS} s in turns. Catchment's step is "
+            "a worker's: weights from the host, gradients to the host. PyTorch's weights stay on the "
+            "device, where it updates them.")
         failed = self.results.count(FAILED)
         print(f"{self.args.out}/results.md: {failed} failed, {facts['minutes']} minutes")
         return 1 if failed else 0

@@ -18,7 +18,8 @@ class Mps:
         self.folder, self.state = None, "not started"
 
     def start(self, works):
-        """Starts the service, and sets in `env` what its clients need. Stops it if `works()` raises an exception."""
+        """Starts the service, and sets in `env` what its clients need. Stops it if `works()` raises an
+        exception."""
         if self.control is None:
             self.state = f"time-sliced: there is no {CONTROL}"
             return
@@ -26,7 +27,8 @@ class Mps:
         self.folder = tempfile.mkdtemp(prefix="mps")
         self.env.update(CUDA_MPS_PIPE_DIRECTORY=self.folder, CUDA_MPS_LOG_DIRECTORY=self.folder)
         try:
-            subprocess.run([self.control, "-d"], env=self.env, timeout=30, check=True, stdout=subprocess.DEVNULL,
+            subprocess.run([self.control, "-d"], env=self.env, timeout=30, check=True,
+                           stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
             works()
             self.state = "at the same time, by MPS"

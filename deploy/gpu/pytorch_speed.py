@@ -2,11 +2,11 @@
 
     pytorch_speed.py MODEL PRECISION BATCH_SIZE
 
-Prints "ready" and PyTorch's version, and then, for each input line with a number of seconds, the samples per second
-over that time.
-A step is a minibatch from pinned memory, forward, backward, and SGD with momentum on the device. Tuned as well as we
-know: cuDNN chooses its algorithms by measuring, images are channels_last, 16 bits by autocast (FLOAT16 with
-GradScaler), TF32 for float32 products where asked for, a fused optimizer. Times are between synchronisations.
+Prints "ready" and PyTorch's version, and then, for each input line with a number of seconds, the samples per
+second over that time. A step is a minibatch from pinned memory, forward, backward, and SGD with momentum on
+the device. Tuned as well as we know: cuDNN chooses its algorithms by measuring, images are channels_last, 16
+bits by autocast (FLOAT16 with GradScaler), TF32 for float32 products where asked for, a fused optimizer.
+Times are between synchronisations.
 """
 import sys
 import time
@@ -70,10 +70,12 @@ class LastState(nn.Module):
 def model(name):
     if name == "mnist_cnn":
         return (1, 28, 28), 10, nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2), nn.Dropout(0.25),
+            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
+            nn.Dropout(0.25),
             nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(128, 10))
     if name == "mnist_mlp":
-        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
+        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128),
+                                         nn.ReLU(True),
                                          nn.Linear(128, 10))
     if name == "resnet20_cifar10":
         return (3, 32, 32), 10, resnet20()

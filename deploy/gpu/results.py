@@ -20,7 +20,8 @@ class Results:
         self.parts, self.rows = parts, []
 
     def step(self, part, name, step):
-        """Adds a row: what `step()` returns, or why there is nothing. The next step can run whatever happens."""
+        """Adds a row: what `step()` returns, or why there is nothing. The next step can run whatever
+        happens."""
         row, start = dict(part=part, name=name), time.monotonic()
         try:
             row.update(status=PASSED, **step())
@@ -65,5 +66,6 @@ class Results:
 
     def speed_table(self):
         return ["| what | | Catchment | PyTorch | ratio | |", "| --- | --- | --- | --- | --- | --- |"] + [
-            f"| {r['name']} | {r['status']} | {r.get('samples_per_s', '')} | {r.get('pytorch_samples_per_s', '')} | "
-            f"{r.get('ratio', '')} | {r.get('detail', '')} |" for r in self.rows if r["part"] == "speed"]
+            f"| {r['name']} | {r['status']} | {r.get('samples_per_s', '')} | "
+            f"{r.get('pytorch_samples_per_s', '')} | {r.get('ratio', '')} | {r.get('detail', '')} "
+            "|" for r in self.rows if r["part"] == "speed"]

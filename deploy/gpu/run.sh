@@ -16,9 +16,9 @@
 # --plugin=FILE  tries all parts, with little work, on a plugin that computes on the processor, without a GPU
 #
 # Without a GPU it says of each part that it did not run, and why. What fails is run once more with
-# CATCHMENT_CUDA_SYNC=1, which names the kernel that fails, and the next step follows. PyTorch is python3's, where it
-# has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program.
-# Exit codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
+# CATCHMENT_CUDA_SYNC=1, which names the kernel that fails, and the next step follows. PyTorch is python3's,
+# where it has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program. Exit
+# codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -31,7 +31,8 @@ for argument in "$@"; do
 done
 command -v python3 >/dev/null || { echo "run.sh: there is no python3" >&2; exit 1; }
 
-# library_folder FILE: the folder of a library of CUDA: the bundle's, the toolkit's, or that of a PyTorch; nothing without it.
+# library_folder FILE: the folder of a library of CUDA: the bundle's, the toolkit's, or that of a PyTorch;
+# nothing without it.
 library_folder() {
   local folder
   for folder in "$here/lib" /usr/local/cuda/lib64 /usr/local/cuda/lib; do

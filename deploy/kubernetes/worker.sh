@@ -10,7 +10,8 @@
 # Exit codes: 0 the job is done; 1 it is not; 143 after SIGTERM; otherwise catchment_worker's.
 set -uo pipefail
 
-readonly patience=120  # seconds after the last step until the summary is there: the final evaluation, above all
+# Seconds after the last step until the summary is there: the final evaluation, above all.
+readonly patience=120
 
 if [[ ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
@@ -27,7 +28,8 @@ trap 'signaled=yes; kill -TERM "$worker"' TERM INT
 await "$worker"
 code=$?
 # A worker that was lost or evicted ends, although the servers may have ended the job without it.
-if [[ ($code -ne 0 || $signaled == yes) && $OUT/summary.json -nt /tmp/begun ]] && done_in "$OUT"; then exit 0; fi
+if [[ ($code -ne 0 || $signaled == yes) && $OUT/summary.json -nt /tmp/begun ]] &&
+  done_in "$OUT"; then exit 0; fi
 [[ $code -eq 0 ]] || exit "$code"
 # A worker leaves in order after SIGTERM. A Job replaces an evicted Pod only if that has failed.
 [[ $signaled == no ]] || exit 143

@@ -1,8 +1,10 @@
 """A figure with lines, as an SVG file: what the scripts beside it have in common."""
 import math
 
-# Okabe and Ito's palette, whose colours stay apart for the colour-blind, and three more for figures with many lines.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#B8A800", "#882255", "#888888"]
+# Okabe and Ito's palette, whose colours stay apart for the colour-blind, and three more for figures with many
+# lines.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#B8A800", "#882255",
+           "#888888"]
 WIDTH, HEIGHT = 820, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 230, 60, 55
 
@@ -76,8 +78,8 @@ class Figure:
                          f'fill="{colour}" font-weight="bold">&#215;</text>')
 
     def label(self, point, texts, colour):
-        """Puts texts, the first in colour, to the right of a line that ends at point, which a thin line connects with them;
-        None: at the bottom, without one."""
+        """Puts texts, the first in colour, to the right of a line that ends at point, which a thin line
+        connects with them; None: at the bottom, without one."""
         end = None if point is None else (self.x(point[0]), self.y(point[1]))
         self._labels.append((end, texts, colour))
 

@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Draws a figure of simulated or measured runs against their number of workers, as an SVG file, and prints its numbers as a
-table.
+"""Draws a figure of simulated or measured runs against their number of workers, as an SVG file, and prints
+its numbers as a table.
 
     docs/figures/plot_scaling.py OUT.svg "TITLE" WHAT [--minibatch=N] [--mark=TEXT:SAMPLES...] \
         LABEL=DIR:ALGORITHM[,DIR:ALGORITHM...] [LABEL=...]
 
-DIR is the --out directory of `catchment simulate`, `compare` or `report`, or a pattern such as 'out-lars-*'. If several
-directories of a line have runs with the same number of workers, the directory with the best mean counts. WHAT is one of
+DIR is the --out directory of `catchment simulate`, `compare` or `report`, or a pattern such as 'out-lars-*'.
+If several directories of a line have runs with the same number of workers, the directory with the best mean
+counts. WHAT is one of
 
     speedup            samples a second over those of one worker with the same seed
     test_accuracy      of the final weights
     test_error         1 - test_accuracy, on a logarithmic axis
     seconds_to_target  until the accuracy of --target was reached; a run that never reached it has no point
 
-Each point is the mean over the seeds; the bar is from the lowest to the highest. A cross marks a number of workers with
-which a run diverged or did not reach the target, and the table says how many did. LABEL=@1:1,60:30 draws given points,
-WORKERS:VALUE, instead of runs. Needs nothing but Python.
+Each point is the mean over the seeds; the bar is from the lowest to the highest. A cross marks a number of
+workers with which a run diverged or did not reach the target, and the table says how many did.
+LABEL=@1:1,60:30 draws given points, WORKERS:VALUE, instead of runs. Needs nothing but Python.
 """
 import glob
 import json
@@ -53,8 +54,8 @@ def values_of(what, directory, algorithm):
 
 
 def merge(what, values, others):
-    """Adds the values of other runs. Of two with the same number of workers, the one with more runs that are done remains,
-    and of two with equally many, the one with the better mean."""
+    """Adds the values of other runs. Of two with the same number of workers, the one with more runs that are
+    done remains, and of two with equally many, the one with the better mean."""
     def rank(seeds):
         there = [value for value in seeds if value is not None]
         mean = statistics.fmean(there) if there else 0
@@ -111,7 +112,8 @@ def draw(title, what, lines, x_title, marks):
         lambda workers: ((workers if linear else math.log2(workers)) - first) / (last - first or 1),
         (lambda value: math.log(value / low) / math.log(high / low)) if logarithmic else
         (lambda value: (value - low) / (high - low)))
-    ticks = [tick for tick in ERROR_TICKS if low <= tick <= high] if logarithmic else line_figure.ticks(low, high, 6)
+    ticks = [tick for tick in ERROR_TICKS
+             if low <= tick <= high] if logarithmic else line_figure.ticks(low, high, 6)
     figure.y_axis(ticks, line_figure.percent if what in SHARES else "{:g}".format)
     figure.x_axis(line_figure.ticks(0, counts[-1], 6) if linear else counts)
     if linear:
@@ -128,7 +130,8 @@ def draw(title, what, lines, x_title, marks):
             there = [value for value in seeds if value is not None]
             if there:
                 points.append((workers, statistics.fmean(there)))
-                figure.bar(workers, min(there), max(there), colour, 0 if linear else 3 * (i - (len(lines) - 1) / 2))
+                figure.bar(workers, min(there), max(there), colour,
+                           0 if linear else 3 * (i - (len(lines) - 1) / 2))
             if len(there) < len(seeds):
                 figure.cross(workers, i, colour)
         figure.line(points, colour)
@@ -161,7 +164,8 @@ def main():
                 pattern, algorithm = runs.rsplit(":", 1)
                 for directory in sorted(glob.glob(pattern)) or [pattern]:
                     merge(what, values, values_of(what, directory, algorithm))
-        lines.append((label, {workers * (minibatch or 1): seeds for workers, seeds in sorted(values.items())}))
+        lines.append((label, {workers * (minibatch or 1): seeds for workers,
+                              seeds in sorted(values.items())}))
     draw(title, what, lines, "samples in an update" if minibatch else "workers", marks).write(out)
     print(table(what, lines))
 

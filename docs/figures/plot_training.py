@@ -30,13 +30,15 @@ def draw(title, runs):
     accuracies = [accuracy for _, points, _ in runs for _, accuracy in points]
     low, high = math.floor(min(accuracies) * 200 - 1e-9) / 200, math.ceil(max(accuracies) * 200 + 1e-9) / 200
     figure = line_figure.Figure(title, "test accuracy", "epochs, over all workers together",
-                                lambda epochs: epochs / longest, lambda accuracy: (accuracy - low) / (high - low))
+                                lambda epochs: epochs / longest,
+                                lambda accuracy: (accuracy - low) / (high - low))
     figure.x_axis(line_figure.ticks(0, longest, 6))
     figure.y_axis(line_figure.ticks(low, high, 5), line_figure.percent)
     for (label, points, summary), colour in zip(runs, line_figure.COLOURS):
         figure.line(points, colour)
         last = points[-1][1]
-        figure.label(points[-1], [f"{label} {100 * last:.2f} %", f'mean staleness {summary["staleness_mean"]:.2g} updates'], colour)
+        figure.label(points[-1], [f"{label} {100 * last:.2f} %",
+                                  f'mean staleness {summary["staleness_mean"]:.2g} updates'], colour)
     return figure
 
 

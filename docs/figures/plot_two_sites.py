@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the test loss over time of the algorithms that examples/python/gpt_two_sites.py has compared, as an SVG file, with the time
-in which one learner was gone.
+"""Draws the test loss over time of the algorithms that examples/python/gpt_two_sites.py has compared, as an
+SVG file, with the time in which one learner was gone.
 
     docs/figures/plot_two_sites.py OUT/two_sites.json FIGURE.svg
 
@@ -27,12 +27,15 @@ def draw(results):
     figure.y_axis(line_figure.ticks(low, high, 6), lambda loss: f"{loss:g}")
     gone, back = (statistics.fmean(run[key] for run in runs) for key in ("killed", "back"))
     for at in (gone, back):
-        figure.line([(at, low), (at, high)], "#555", dots=False, style=' stroke-dasharray="4 4" opacity="0.4"')
+        figure.line([(at, low), (at, high)], "#555", dots=False,
+                    style=' stroke-dasharray="4 4" opacity="0.4"')
     figure.note(gone, high, "a learner is killed, and comes back")
     for colour, run in zip(line_figure.COLOURS, runs):
         figure.line(run["points"], colour)
-        figure.label(run["points"][-1], [run["algorithm"], f"test loss {run['points'][-1][1]:.2f}", f"{run['samples']} samples",
-                                         f"learners waited {line_figure.percent(round(run['waited'], 3))}"], colour)
+        figure.label(run["points"][-1], [run["algorithm"], f"test loss {run['points'][-1][1]:.2f}",
+                                         f"{run['samples']} samples",
+                                         f"learners waited {line_figure.percent(round(run['waited'], 3))}"],
+                     colour)
     return figure
 
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-r"""Trains a GPT of 11 million parameters at two sites that a slow link joins: by Decoupled DiLoCo, by DiLoCo, and with an
-exchange in every step, as DDP makes it. Writes what each had learned after how many seconds:
+r"""Trains a GPT of 11 million parameters at two sites that a slow link joins: by Decoupled DiLoCo, by DiLoCo,
+and with an exchange in every step, as DDP makes it. Writes what each had learned after how many seconds:
 
     python3 examples/python/gpt_two_sites.py --out=out-two-sites
 
-Site 0 has the parameter server and two learners, site 1 has two more. The last learner is half as fast as the others. The
-one before it is killed after a third of the time, and started again after half of it.
+Site 0 has the parameter server and two learners, site 1 has two more. The last learner is half as fast as the
+others. The one before it is killed after a third of the time, and started again after half of it.
 
-The sites are network namespaces of this machine, joined by a link of 100 Mbit/s and 30 ms in each direction. This needs
-Linux that lets the user make namespaces, iproute2, and netem in the kernel or a build of //tests/cluster:network_switch.
-Without them it says what is missing, and trains without a link. Nothing is left on the machine but --out.
+The sites are network namespaces of this machine, joined by a link of 100 Mbit/s and 30 ms in each direction.
+This needs Linux that lets the user make namespaces, iproute2, and netem in the kernel or a build of
+//tests/cluster:network_switch. Without them it says what is missing, and trains without a link. Nothing is
+left on the machine but --out.
 """
 import argparse
 import ctypes
@@ -41,26 +42,35 @@ TEXT_BYTES = 4_000_000
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--out", metavar="DIR", help="a directory for the results, which must not be there yet")
+    parser.add_argument("--out", metavar="DIR", help="a directory for the results, which must not be there "
+                                                     "yet")
     parser.add_argument("--text", metavar="FILE",
-                        help="what the model learns to write. Default: the sources of Python's standard library")
+                        help="what the model learns to write. Default: the sources of Python's standard "
+                             "library")
     parser.add_argument("--algorithms", metavar="NAME,...", default="decoupled_diloco,diloco,sync",
                         help="of " + ", ".join(SETTINGS) + ". Default %(default)s")
-    parser.add_argument("--seconds", type=float, default=300, help="of training, of each algorithm. Default %(default)s")
+    parser.add_argument("--seconds", type=float, default=300, help="of training, of each algorithm. Default "
+                                                                   "%(default)s")
     parser.add_argument("--step_seconds", type=float, default=1, metavar="S",
                         help="a step takes at least so long, by sleeping, so that learners that share the processors of this "
                         "machine keep the pace of machines of their own. Default %(default)s")
     parser.add_argument("--slower", type=float, default=2, metavar="N",
                         help="how many times as long a step of the slow learner takes. Default %(default)s")
-    parser.add_argument("--mbit", type=float, default=100, help="10^6 bits a second of the link. Default %(default)s")
-    parser.add_argument("--delay_ms", type=float, default=30, help="of the link, each way. Default %(default)s")
-    parser.add_argument("--batch_size", type=int, default=4, metavar="N", help="of a learner. Default %(default)s")
+    parser.add_argument("--mbit", type=float, default=100, help="10^6 bits a second of the link. Default "
+                                                                "%(default)s")
+    parser.add_argument("--delay_ms", type=float, default=30, help="of the link, each way. Default "
+                                                                   "%(default)s")
+    parser.add_argument("--batch_size", type=int, default=4, metavar="N", help="of a learner. Default "
+                                                                               "%(default)s")
     parser.add_argument("--local_steps", type=int, default=12, metavar="N",
                         help="between two exchanges of the same weights. Default %(default)s")
-    parser.add_argument("--learning_rate", type=float, default=5e-4, metavar="X", help="of AdamW. Default %(default)s")
+    parser.add_argument("--learning_rate", type=float, default=5e-4, metavar="X", help="of AdamW. Default "
+                                                                                       "%(default)s")
     for name, value in (("context", 64), ("width", 336), ("heads", 8), ("layers", 8)):
-        parser.add_argument("--" + name, type=int, default=value, metavar="N", help="of the model. Default %(default)s")
-    parser.add_argument("--pace", type=float, help=argparse.SUPPRESS)  # seconds of a step: this is a learner's program
+        parser.add_argument("--" + name, type=int, default=value, metavar="N", help="of the model. Default "
+                                                                                    "%(default)s")
+    parser.add_argument("--pace", type=float,
+                        help=argparse.SUPPRESS)  # seconds of a step: this is a learner's program
     return parser.parse_args()
 
 
@@ -85,7 +95,8 @@ class Failure(Exception):
     """What is wrong, in a sentence or two."""
 
 
-# ------------------------------------------------------------------------------------------------- a learner's program
+# ------------------------------------------------------------------------------------------------- a
+# learner's program
 
 def text_of(path):
     """Returns the characters that the model learns, each of one byte."""
@@ -111,7 +122,8 @@ def learn(flags):
     shape, characters = tiny.shape_of(flags), text_of(flags.text)
     texts, tests = (tiny.Text(characters, shape.context, test=test) for test in (False, True))
     if min(len(texts), len(tests)) < 1:
-        raise ValueError(f"the text has only {len(characters)} characters: give --text at least {10 * shape.context}")
+        raise ValueError(f"the text has only {len(characters)} characters: give --text at least "
+                         f"{10 * shape.context}")
     tests = torch.utils.data.Subset(tests, range(0, len(tests), max(1, len(tests) // TEST_WINDOWS)))
     model = tiny.Gpt(len(texts.alphabet), shape)
     worker = catchment.torch.join(model, texts, tests)
@@ -133,19 +145,23 @@ def learn(flags):
         worker.step(loss)
 
 
-# ----------------------------------------------------------------------------------------------------------- the sites
+# -----------------------------------------------------------------------------------------------------------
+# the sites
 
 def may_separate():
-    """Returns the command in which this program may make network namespaces, which end with it, or raises Failure."""
+    """Returns the command in which this program may make network namespaces, which end with it, or raises
+    Failure."""
     if not shutil.which("unshare") or not shutil.which("ip"):
-        raise Failure("network namespaces are made with the commands unshare and ip: install util-linux and iproute2")
+        raise Failure("network namespaces are made with the commands unshare and ip: install util-linux and "
+                      "iproute2")
     command = ["unshare", "--net", "--mount"]
     if os.geteuid() != 0:
         command.append("--map-root-user")
-    done = subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/run"], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/run"], stderr=subprocess.PIPE,
+                          text=True)
     if done.returncode != 0:
-        raise Failure(f"this machine does not let network namespaces be made ({done.stderr.strip()}): become root, or start the "
-                      "container with --privileged")
+        raise Failure(f"this machine does not let network namespaces be made ({done.stderr.strip()}): become "
+                      "root, or start the container with --privileged")
     return command
 
 
@@ -154,7 +170,8 @@ def spawn(command, **options):
     def end_with_parent():
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=end_with_parent, **options)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
+                            preexec_fn=end_with_parent, **options)
 
 
 def quietly(*command):
@@ -199,7 +216,8 @@ class TwoSites:
             self._join_with_switch(flags, log)
 
     def _join_with_netem(self, flags):
-        must("ip", "link", "add", "wire0", "netns", SITES[0], "type", "veth", "peer", "name", "wire0", "netns", SITES[1])
+        must("ip", "link", "add", "wire0", "netns", SITES[0], "type", "veth", "peer", "name", "wire0",
+             "netns", SITES[1])
         for i, site in enumerate(SITES):
             must("ip", "-n", site, "address", "add", f"{ADDRESS % (i + 1)}/24", "dev", "wire0")
             must("ip", "-n", site, "link", "set", "wire0", "up")
@@ -212,9 +230,11 @@ class TwoSites:
     def _join_with_switch(self, flags, log):
         program = built("tests/cluster/network_switch")
         if not program:
-            raise Failure("this kernel has no netem, which delays packets: load the module sch_netem, or build the packet switch of "
-                          "the project's tests, bazel build //tests/cluster:network_switch")
-        self.switch = spawn([program, f"--mbit={flags.mbit:g}", f"--delay_ms={flags.delay_ms:g}", *SITES], stdout=subprocess.PIPE,
+            raise Failure("this kernel has no netem, which delays packets: load the module sch_netem, or "
+                          "build the packet switch of the project's tests, bazel build "
+                          "//tests/cluster:network_switch")
+        self.switch = spawn([program, f"--mbit={flags.mbit:g}", f"--delay_ms={flags.delay_ms:g}", *SITES],
+                            stdout=subprocess.PIPE,
                             stderr=log)
         if self.switch.stdout.readline() != b"ready\n":
             raise Failure(f"{program} cannot join the sites; {log.name} says why")
@@ -224,7 +244,8 @@ class TwoSites:
 
     def link_bytes(self):
         """Returns the bytes that have crossed the link, both ways."""
-        devices = subprocess.run([*self.prefix(1), "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        devices = subprocess.run([*self.prefix(1), "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True,
+                                 check=True).stdout
         counts = devices.partition("wire0:")[2].split()
         return int(counts[0]) + int(counts[8])
 
@@ -234,7 +255,8 @@ class TwoSites:
             self.switch.wait()
 
 
-# ------------------------------------------------------------------------------------------------------------- the job
+# ------------------------------------------------------------------------------------------------------------
+# the job
 
 class Job:
     """The daemons of an algorithm's job."""
@@ -244,12 +266,14 @@ class Job:
         self.processes = {}  # name -> Popen, of those that must run
         os.makedirs(os.path.join(out, "logs"))
         self.environment = dict(os.environ, OMP_NUM_THREADS="1")
-        paths = [os.path.join(ROOT, "python"), os.environ.get("PYTHONPATH")]  # the package of the checkout, if it is one
+        paths = [os.path.join(ROOT, "python"),
+                 os.environ.get("PYTHONPATH")]  # the package of the checkout, if it is one
         self.environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
     def program(self, pace):
         flags = [word for word in sys.argv[1:] if not word.startswith("--pace")]
-        return "--program=" + shlex.join([sys.executable, os.path.abspath(__file__), *flags, f"--pace={pace:g}"])
+        return "--program=" + shlex.join([sys.executable, os.path.abspath(__file__), *flags,
+                                          f"--pace={pace:g}"])
 
     def log_of(self, name):
         return os.path.join(self.out, "logs", name + ".log")
@@ -265,9 +289,12 @@ class Job:
     def write(self):
         """Writes the job's file: without an end, because this program ends it."""
         step = len(LEARNERS) * self.flags.batch_size
-        fields = [f"algorithm.preset={self.algorithm}", *SETTINGS[self.algorithm](self.flags), "shared_memory=false", "device=CPU",
-                  f"batch_size={self.flags.batch_size}", "epochs=1000000", f"evaluation.every_epochs={self.every(step):.9f}"]
-        command = ["validate", self.program(0), f"--workers={len(LEARNERS)}", f"--write={self.out}/job.textproto"]
+        fields = [f"algorithm.preset={self.algorithm}", *SETTINGS[self.algorithm](self.flags),
+                  "shared_memory=false", "device=CPU",
+                  f"batch_size={self.flags.batch_size}", "epochs=1000000",
+                  f"evaluation.every_epochs={self.every(step):.9f}"]
+        command = ["validate", self.program(0), f"--workers={len(LEARNERS)}",
+                   f"--write={self.out}/job.textproto"]
         for field in fields:
             command += ["--set", field]
         self.call("the description of the job", *command)
@@ -279,19 +306,22 @@ class Job:
 
     def start(self, name, site, *command):
         with open(self.log_of(name), "ab") as log:
-            self.processes[name] = spawn([*self.sites.prefix(site), *command], stdout=log, stderr=log, env=self.environment)
+            self.processes[name] = spawn([*self.sites.prefix(site), *command], stdout=log, stderr=log,
+                                         env=self.environment)
 
     def start_all(self):
         self.start("server", 0, find("catchment_server"), f"--job={self.out}/job.textproto", "--index=0",
                    "--servers=" + self.sites.master, "--out=" + self.out, "--evaluators=1", "--insecure")
         for learner in range(len(LEARNERS)):
             self.start_learner(learner)
-        self.start("evaluator", 0, find("catchment_worker"), "--role=evaluator", "--master=" + self.sites.master, "--insecure",
+        self.start("evaluator", 0, find("catchment_worker"), "--role=evaluator",
+                   "--master=" + self.sites.master, "--insecure",
                    self.program(0))
 
     def start_learner(self, learner):
         pace = self.flags.step_seconds * (self.flags.slower if learner == SLOW else 1)
-        self.start(f"learner{learner}", LEARNERS[learner], find("catchment_worker"), "--master=" + self.sites.master, "--insecure",
+        self.start(f"learner{learner}", LEARNERS[learner], find("catchment_worker"),
+                   "--master=" + self.sites.master, "--insecure",
                    self.program(pace))
 
     def kill(self, name):
@@ -300,11 +330,14 @@ class Job:
         process.wait()
 
     def status(self):
-        """Returns what `catchment status` says, {} while the master does not answer. Raises Failure if a process has ended."""
+        """Returns what `catchment status` says, {} while the master does not answer. Raises Failure if a
+        process has ended."""
         for name, process in self.processes.items():
             if process.poll() is not None:
-                raise Failure(f"{self.algorithm}: {name} ended with {process.returncode}: {last_line(self.log_of(name))}")
-        done = subprocess.run([*self.sites.prefix(0), find("catchment"), "status", self.sites.master, "--json", "--insecure"],
+                raise Failure(f"{self.algorithm}: {name} ended with {process.returncode}: "
+                              f"{last_line(self.log_of(name))}")
+        done = subprocess.run([*self.sites.prefix(0), find("catchment"), "status", self.sites.master,
+                               "--json", "--insecure"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
@@ -372,11 +405,13 @@ def run(job):
         if samples != before[0]:
             before = samples, time.monotonic()
         elif time.monotonic() > before[1] + PATIENCE:
-            raise Failure(f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in {job.out}/logs")
+            raise Failure(f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in "
+                          f"{job.out}/logs")
         working = sum(worker["steps"] > 0 for worker in status.get("workers", ()))
         if status.get("test_loss") is not None and status["tested_at_seconds"] != tested:
             tested = status["tested_at_seconds"]
-            say(job, tested, f"{working} learners  {status['tested_at_samples']:7d} samples  test loss {status['test_loss']:.3f}")
+            say(job, tested, f"{working} learners  {status['tested_at_samples']:7d} samples  test loss "
+                             f"{status['test_loss']:.3f}")
         if "killed" not in times:
             if working == len(LEARNERS) and seconds >= flags.seconds / 3:
                 job.kill(f"learner{KILLED}")
@@ -393,18 +428,21 @@ def run(job):
     summary = job.stop()
     waited = summary["push_seconds"] + summary["pull_seconds"]
     total = waited + summary["compute_seconds"] + summary["data_seconds"]
-    return {"algorithm": job.algorithm, "points": losses(job.out), **times, "seconds": summary["wall_seconds"],
-            "samples": summary["samples"], "test_loss": summary["test_loss"], "waited": waited / total, "link_bytes": crossed}
+    return {"algorithm": job.algorithm, "points": losses(job.out), **times,
+            "seconds": summary["wall_seconds"],
+            "samples": summary["samples"], "test_loss": summary["test_loss"], "waited": waited / total,
+            "link_bytes": crossed}
 
 
-# ---------------------------------------------------------------------------------------------------------- the result
+# ----------------------------------------------------------------------------------------------------------
+# the result
 
 def print_table(results):
     print(f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} {'learners waited':>16} {'MB over the link':>17}")
     for one in results:
         crossed = "" if one["link_bytes"] is None else f"{one['link_bytes'] / 1e6:.0f}"
-        print(f"{one['algorithm']:16} {one['test_loss']:10.3f} {one['samples']:9d} {one['seconds']:8.0f} {one['waited']:16.1%} "
-              f"{crossed:>17}")
+        print(f"{one['algorithm']:16} {one['test_loss']:10.3f} {one['samples']:9d} {one['seconds']:8.0f} "
+              f"{one['waited']:16.1%} {crossed:>17}")
 
 
 def write(flags, results):
@@ -461,7 +499,8 @@ def launch(flags):
                 try:
                     sites = TwoSites(flags, log)
                 except Failure as failure:
-                    print(f"Trains without a link, and exchanges cost next to nothing: {failure}.", flush=True)
+                    print(f"Trains without a link, and exchanges cost next to nothing: {failure}.",
+                          flush=True)
                     must("ip", "link", "set", "lo", "up")
                     sites = OneSite()
             for algorithm in algorithms:

@@ -34,12 +34,14 @@ def load(kind):
     """Returns images as rows of 784 normalised values, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
     labels = read_idx(kind + "-labels-idx1-ubyte")
-    return (images.reshape(len(images), -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
+    return (images.reshape(len(images),
+                           -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
 
 
 def initial_params():
     keys = jax.random.split(jax.random.key(1), len(UNITS) - 1)
-    return [{"kernel": jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(2 / inputs), "bias": jnp.zeros(outputs)}
+    return [{"kernel": jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(2 / inputs),
+             "bias": jnp.zeros(outputs)}
             for key, inputs, outputs in zip(keys, UNITS, UNITS[1:])]
 
 

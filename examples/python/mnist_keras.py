@@ -4,8 +4,8 @@
     KERAS_BACKEND=jax catchment train --program="python examples/python/mnist_keras.py" --workers=2 \
         --set batch_size=64 --set optimizer.learning_rate=0.05 --set optimizer.momentum=0.9 --out=out
 
-The network, of 1,199,882 parameters, is that of the Keras benchmarks at NERSC. The four IDX files, gzipped or not, are in
-$CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where deploy/fetch_mnist.sh puts them.
+The network, of 1,199,882 parameters, is that of the Keras benchmarks at NERSC. The four IDX files, gzipped or
+not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where deploy/fetch_mnist.sh puts them.
 """
 import gzip
 import os
@@ -32,7 +32,8 @@ def read_idx(name):
 def load(kind):
     """Returns images of 28 x 28 x 1 with values from 0 to 1, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
-    return images[..., np.newaxis].astype("float32") / 255, read_idx(kind + "-labels-idx1-ubyte").astype("int32")
+    return images[..., np.newaxis].astype("float32") / 255, read_idx(kind +
+                                                                     "-labels-idx1-ubyte").astype("int32")
 
 
 def network():

@@ -36,13 +36,15 @@ def load(kind):
     """Returns images as rows of 784 normalised values, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
     labels = read_idx(kind + "-labels-idx1-ubyte")
-    return (images.reshape(len(images), -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
+    return (images.reshape(len(images),
+                           -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
 
 
 def initial_weights():
     """Uniform in +-1/sqrt(inputs), PyTorch's default for dense layers."""
     random = np.random.default_rng(1)
-    shapes = {"hidden.weight": (UNITS, 784), "hidden.bias": (UNITS,), "output.weight": (10, UNITS), "output.bias": (10,)}
+    shapes = {"hidden.weight": (UNITS, 784), "hidden.bias": (UNITS,), "output.weight": (10, UNITS),
+              "output.bias": (10,)}
     return {name: random.uniform(-1, 1, shape) / np.sqrt(784 if name.startswith("hidden") else UNITS)
             for name, shape in shapes.items()}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-r"""A small GPT on the characters of this repository's pages, trained by DiLoCo with AdamW inside (Douillard et al.
-2023, arXiv:2311.08105): workers exchange once in 16 steps.
+r"""A small GPT on the characters of this repository's pages, trained by DiLoCo with AdamW inside (Douillard
+et al. 2023, arXiv:2311.08105): workers exchange once in 16 steps.
 
     catchment train --program="python examples/python/tiny_gpt_diloco.py" --workers=2 --out=out --set epochs=1 \
         --set batch_size=16 --set algorithm.preset=diloco
@@ -27,13 +27,14 @@ def pages():
     """Returns the text of this repository's pages."""
     paths = sorted(glob.glob(ROOT + "/docs/**/*.md", recursive=True) + glob.glob(ROOT + "/proto/*.proto"))
     if not paths:
-        raise FileNotFoundError(f"{os.path.normpath(ROOT)} has no docs/*.md: this example reads the repository's pages")
+        raise FileNotFoundError(f"{os.path.normpath(ROOT)} has no docs/*.md: this example reads the "
+                                "repository's pages")
     return "".join(open(path, encoding="utf-8").read() for path in paths)
 
 
 class Text(Dataset):
-    """Windows of context + 1 characters, which overlap by half. Of every ten windows one is for tests, and the two that
-    overlap with it are for nothing."""
+    """Windows of context + 1 characters, which overlap by half. Of every ten windows one is for tests, and
+    the two that overlap with it are for nothing."""
 
     def __init__(self, characters, context, test):
         self.alphabet = sorted(set(characters))
@@ -71,7 +72,8 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     def __init__(self, characters, shape):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(characters, shape.width), nn.Embedding(shape.context, shape.width)
+        self.tokens, self.places = nn.Embedding(characters, shape.width), nn.Embedding(shape.context,
+                                                                                       shape.width)
         self.blocks = nn.Sequential(*[Block(shape.width, shape.heads) for _ in range(shape.layers)])
         self.norm = nn.LayerNorm(shape.width)
         nn.init.normal_(self.tokens.weight, std=0.02)

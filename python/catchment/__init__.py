@@ -29,18 +29,19 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
          master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once.
 
-    parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
-    values. All workers must have the same names and shapes. The job's initial weights are those of the program's first
-    run; the values of other workers are ignored.
-    train_samples: the size of the training set, whose samples the job assigns by index. For a stream, or if each worker
-    has its own samples: the number that all workers together train in an epoch. The job then only counts samples.
+    parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and
+    float32 values. All workers must have the same names and shapes. The job's initial weights are those of
+    the program's first run; the values of other workers are ignored.
+    train_samples: the size of the training set, whose samples the job assigns by index. For a stream, or if
+    each worker has its own samples: the number that all workers together train in an epoch. The job then only
+    counts samples.
     test_samples: the size of the test set; 0: there is none, and the job has no evaluator.
     device: shown in the job's status.
-    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts
-    a worker of that job.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
+    starts a worker of that job.
 
-    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
-    model or its data are not the job's.
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
+    its model or its data are not the job's.
     """
     arrays = {name: _as_floats(value) for name, value in parameters.items()}
     tensors = [(name, array.shape) for name, array in arrays.items()]
@@ -59,7 +60,8 @@ class Worker(Position):
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.
 
-    Weights are read-only, and valid while a minibatch is in progress. When the job is done, they are its final weights.
+    Weights are read-only, and valid while a minibatch is in progress. When the job is done, they are its
+    final weights.
     """
 
     def __init__(self, attachment):
@@ -73,13 +75,13 @@ class Worker(Position):
         self._loss = 0.0  # of the step before
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
-        """Yields the samples of each minibatch of this worker, as indices into the training set, until the job is over.
-        Call step() once for each. The weights are valid from then to step(). A loop that was interrupted may be run
-        again; it continues with the interrupted minibatch.
+        """Yields the samples of each minibatch of this worker, as indices into the training set, until the
+        job is over. Call step() once for each. The weights are valid from then to step(). A loop that was
+        interrupted may be run again; it continues with the interrupted minibatch.
 
-        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of the next
-        samples. At its end the iterable is read again; if it can be read only once, the worker leaves the job without
-        an error."""
+        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of the
+        next samples. At its end the iterable is read again; if it can be read only once, the worker leaves
+        the job without an error."""
         if self.evaluates:
             return
         stream = None if stream is None else _stream.Stream(stream)
@@ -94,7 +96,8 @@ class Worker(Position):
             if self._attachment.stopped:
                 return
             if self._under_way and self._attachment.step == step:
-                raise RuntimeError("step %d was skipped: call worker.step(loss) once for each minibatch" % step)
+                raise RuntimeError("step %d was skipped: call worker.step(loss) once for each minibatch" %
+                                   step)
 
     def _begin_step(self):
         """Waits for the weights of the next step that counts. Returns False when the job is over."""
@@ -108,13 +111,15 @@ class Worker(Position):
     def step(self, loss: float, correct: int = 0) -> None:
         """Submits the gradient in `gradient`, the mean over the minibatch's samples, and ends the step.
 
-        loss: the mean over the samples. correct: the number of samples classified correctly, if there are classes.
+        loss: the mean over the samples. correct: the number of samples classified correctly, if there are
+        classes.
         """
         self._end_step("step", float(loss), int(correct))
 
     def skip(self) -> None:
-        """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out. The servers'
-        momentum and weight decay still move the weights. Metrics repeat the loss of the step before."""
+        """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out.
+        The servers' momentum and weight decay still move the weights. Metrics repeat the loss of the step
+        before."""
         self._attachment.gradient[:] = bytes(len(self._attachment.gradient))
         self._end_step("skip", self._loss, 0)
 
@@ -127,8 +132,8 @@ class Worker(Position):
         self._attachment.done(loss, correct)
 
     def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
-        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and
-        the number of samples classified correctly (0 if there are no classes)."""
+        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the
+        test set and the number of samples classified correctly (0 if there are no classes)."""
         if not self.evaluates:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
         samples = self._attachment.test_samples
@@ -144,8 +149,8 @@ def _as_floats(value):
         return _numpy.asarray(value, dtype=_numpy.float32, order="C")
     view = memoryview(value)
     if view.format != "f":
-        raise TypeError("without NumPy a parameter must have float32 values (array.array('f'), a memoryview), got "
-                        "format %r" % view.format)
+        raise TypeError("without NumPy a parameter must have float32 values (array.array('f'), a "
+                        "memoryview), got format %r" % view.format)
     return view
 
 

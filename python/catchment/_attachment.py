@@ -20,19 +20,19 @@ _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dime
 
 _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
-_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may have: set "
-               "a batch_size that does not leave one, or last_minibatch to DROP or MERGE")
+_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may "
+               "have: set a batch_size that does not leave one, or last_minibatch to DROP or MERGE")
 
-_SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in files of "
-            "weights: make it a buffer, as batch norm does")
+_SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in "
+            "files of weights: make it a buffer, as batch norm does")
 
 _REPLACED_SECONDS = 5
 _current = None  # the attachment to a worker that this program has started
 
 
 class Attachment:
-    """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job, for a
-    program that no worker has started."""
+    """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job,
+    for a program that no worker has started."""
 
     def __init__(self, tensors, train_samples, test_samples, device, local_steps=False, master=None):
         self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
@@ -59,8 +59,9 @@ class Attachment:
         self._replace_previous()
 
     def _replace_previous(self):
-        """Ends the worker of an earlier join(master=...), such as of the same notebook cell, because others would wait
-        for it. Called after the new worker has joined, so that a job with a single worker always has one."""
+        """Ends the worker of an earlier join(master=...), such as of the same notebook cell, because others
+        would wait for it. Called after the new worker has joined, so that a job with a single worker always
+        has one."""
         global _current
         if self._worker is None:
             return
@@ -72,14 +73,16 @@ class Attachment:
             previous._worker.end(_REPLACED_SECONDS)
             previous._socket.close()
 
-    # ------------------------------------------------------------------------------------------------- training
+    # -------------------------------------------------------------------------------------------------
+    # training
 
     def next_step(self):
         """Advances to the next step, without waiting for it."""
         self.step += 1
 
     def await_begin(self):
-        """Waits until the step has begun. Returns whether it counts; send nothing more for one that does not."""
+        """Waits until the step has begun. Returns whether it counts; send nothing more for one that does
+        not."""
         while self.begun < self.step and not self.stopped:
             self._read()
         return self.begun == self.step and not self.stopped
@@ -109,7 +112,8 @@ class Attachment:
 
     def done(self, loss, correct):
         """Ends the step: all of its gradient is final."""
-        metrics = [{"name": name, "sum": total, "count": count} for name, (total, count) in self._metrics.items()]
+        metrics = [{"name": name, "sum": total, "count": count} for name,
+                   (total, count) in self._metrics.items()]
         self._metrics = {}
         self._send("done", {"step": self.step, "loss": loss, "correct": correct, "metrics": metrics})
 
@@ -126,7 +130,8 @@ class Attachment:
         except OSError:
             pass
 
-    # ----------------------------------------------------------------------------------------------- evaluation
+    # -----------------------------------------------------------------------------------------------
+    # evaluation
 
     def await_evaluation(self):
         """Waits for weights to score. Returns False when there are no more."""
@@ -145,10 +150,12 @@ class Attachment:
     def scored(self, samples, loss_sum, correct):
         self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
 
-    # ----------------------------------------------------------------------------------------------- the socket
+    # ----------------------------------------------------------------------------------------------- the
+    # socket
 
     def _say_hello(self, train_samples, test_samples, device, local_steps):
-        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples, "device": device,
+        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples,
+                 "device": device,
                  "local_steps": local_steps}
         size, part = 1000 + len(device), []
         for name, shape in self.tensors:
@@ -247,7 +254,8 @@ def _is_out_of_memory(kind, value):
 
 
 def _report_exceptions(attachment):
-    """Makes the worker's log name an exception that ends the program. At an interpreter's prompt none does."""
+    """Makes the worker's log name an exception that ends the program. At an interpreter's prompt none
+    does."""
     last, program = sys.excepthook, os.getpid()
 
     def hook(kind, value, traceback):

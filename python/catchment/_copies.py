@@ -6,7 +6,8 @@ import torch
 
 
 def choose(parameters, memories):
-    """Returns the copies for a model: parameters as catchment.torch has them; memories: the flat shared tensors."""
+    """Returns the copies for a model: parameters as catchment.torch has them; memories: the flat shared
+    tensors."""
     devices = {parameter.tensor.device for parameter in parameters if parameter.tensor.device.type == "cuda"}
     return CudaCopies(memories, devices) if devices else HostCopies()
 
@@ -16,7 +17,8 @@ def assign(tensor, values):
     if hasattr(tensor, "placements"):
         from torch.distributed.tensor import distribute_tensor
         # Every rank has all values, so that nothing is sent.
-        values = distribute_tensor(values.to(tensor.dtype), tensor.device_mesh, tensor.placements, src_data_rank=None)
+        values = distribute_tensor(values.to(tensor.dtype), tensor.device_mesh, tensor.placements,
+                                   src_data_rank=None)
     tensor.copy_(values)
 
 
@@ -28,7 +30,8 @@ def _record(gradient, stream):
 
 
 def dense(gradient):
-    """Returns a gradient, such as a sparse one of torch.nn.Embedding, with a place for each value of its parameter."""
+    """Returns a gradient, such as a sparse one of torch.nn.Embedding, with a place for each value of its
+    parameter."""
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
 
 
@@ -57,9 +60,9 @@ class HostCopies:
 class CudaCopies(HostCopies):
     """Copies on side streams, one in each direction for each GPU, while the GPU computes.
 
-    The shared memory is pinned. If that fails, copies block the program instead, after one warning. Values in another
-    precision are converted on the GPU. devices: the GPUs; parameters elsewhere are copied as by HostCopies. cuda:
-    torch.cuda, or what a test has in its place.
+    The shared memory is pinned. If that fails, copies block the program instead, after one warning. Values in
+    another precision are converted on the GPU. devices: the GPUs; parameters elsewhere are copied as by
+    HostCopies. cuda: torch.cuda, or what a test has in its place.
     """
 
     def __init__(self, memories, devices, cuda=torch.cuda):
@@ -69,9 +72,9 @@ class CudaCopies(HostCopies):
         self._leaving = {}                    # parameter -> event of its gradient
         failures = [failure for failure in map(self._pin, memories) if failure]
         if failures:
-            warnings.warn("the memory that is shared with the Catchment worker could not be pinned (%s), so copies to "
-                          "and from the GPU do not overlap with computation; the limit of locked memory (ulimit -l) "
-                          "may be too low" % failures[0])
+            warnings.warn("the memory that is shared with the Catchment worker could not be pinned (%s), so "
+                          "copies to and from the GPU do not overlap with computation; the limit of locked "
+                          "memory (ulimit -l) may be too low" % failures[0])
 
     def _pin(self, memory):
         """Returns why pinning failed; None if it succeeded."""

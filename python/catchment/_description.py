@@ -1,4 +1,5 @@
-"""What `catchment train --program` asks a program for before it starts the job: the model and its initial weights."""
+"""What `catchment train --program` asks a program for before it starts the job: the model and its initial
+weights."""
 import json
 import os
 import struct
@@ -9,7 +10,8 @@ WEIGHTS_FILE = "weights.safetensors"
 
 def _quoted(text):
     """As protobuf's text format has it."""
-    escaped = "".join(c if 32 <= ord(c) < 127 and c not in "\\\"" else "".join("\\%03o" % b for b in c.encode("utf-8"))
+    escaped = "".join(c if 32 <= ord(c) < 127 and c not in "\\\"" else "".join("\\%03o" % b
+                                                                               for b in c.encode("utf-8"))
                       for c in text)
     return '"%s"' % escaped
 

@@ -1,5 +1,5 @@
-"""Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the worker if the
-program was not started by one."""
+"""Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the
+worker if the program was not started by one."""
 import array
 import os
 import shlex
@@ -21,22 +21,23 @@ _END_SECONDS = 60
 _NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
                 "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
                 "or give join() the master of a running job, master=\"HOST:PORT\"")
-_NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on the PATH; "
-              "install the wheel, or set PATH")
-_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has "
-                 "already joined; if the program has several processes, give join() their process group, "
+_NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on "
+              "the PATH; install the wheel, or set PATH")
+_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program "
+                 "has already joined; if the program has several processes, give join() their process group, "
                  "group=torch.distributed.group.WORLD")
-_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; start "
-               "worker and program as the same user")
-_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to train two "
-                  "models together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
-                  "cross-validation, start a job for each")
+_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; "
+               "start worker and program as the same user")
+_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to "
+                  "train two models together, put both into one torch.nn.ModuleDict; to train one after the "
+                  "other, as in cross-validation, start a job for each")
 
 _joined = False  # a worker that started this program
 
 
 def find(master=None):
-    """Returns the descriptors and the StartedWorker that shares them; None instead if a worker started this program."""
+    """Returns the descriptors and the StartedWorker that shares them; None instead if a worker started this
+    program."""
     global _joined
     inherited = os.environ.pop("CATCHMENT_ATTACH", None)
     address = os.environ.pop("CATCHMENT_ATTACH_ADDRESS", None)
@@ -60,13 +61,15 @@ def find(master=None):
 def _is_shared(fd):
     """Returns whether it is a socket or a worker's memory; its number may be in use for another file."""
     try:
-        return stat.S_ISSOCK(os.fstat(fd).st_mode) or "/memfd:catchment-" in os.readlink("/proc/self/fd/%d" % fd)
+        return stat.S_ISSOCK(os.fstat(fd).st_mode) or "/memfd:catchment-" in os.readlink("/proc/self/fd/%d" %
+                                                                                         fd)
     except OSError:
         return False
 
 
 def _receive(address):
-    """Receives the descriptors from the worker, of this process's user, that listens at an abstract Unix address."""
+    """Receives the descriptors from the worker, of this process's user, that listens at an abstract Unix
+    address."""
     fds = array.array("i")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -76,7 +79,8 @@ def _receive(address):
                 socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS)))
             if user != os.geteuid():
                 raise RuntimeError(_OTHER_USER % (user, os.geteuid()))
-            _, messages, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_COUNT * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
+            _, messages, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_COUNT * fds.itemsize),
+                                                   socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
         raise RuntimeError(_JOINED_TWICE) from error
     for level, kind, data in messages:
@@ -90,8 +94,9 @@ def _receive(address):
 class StartedWorker:
     """A worker of the job at `master`, as a child of this process and attached to it.
 
-    Instead of a program the worker starts a shell, which records the address of the worker's descriptors. The shell
-    runs as long as this process, or until `end`: it reads from a named pipe that this process holds open for writing.
+    Instead of a program the worker starts a shell, which records the address of the worker's descriptors. The
+    shell runs as long as this process, or until `end`: it reads from a named pipe that this process holds
+    open for writing.
     """
 
     def __init__(self, master):
@@ -124,8 +129,8 @@ class StartedWorker:
                     return line[:-1]
             code = self._process.poll()
             if code is not None:
-                raise RuntimeError("catchment_worker, started by join(master=...), ended with exit code %d; its "
-                                   "log says why" % code)
+                raise RuntimeError("catchment_worker, started by join(master=...), ended with exit code %d; "
+                                   "its log says why" % code)
             time.sleep(_PAUSE_SECONDS)
 
     def end(self, seconds=_END_SECONDS):

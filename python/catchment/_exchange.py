@@ -3,15 +3,15 @@ import numpy
 
 from . import Worker
 
-_NO_MINIBATCH = ("a step was made without a minibatch, or the second one for the same: loop over worker.minibatches(), and make "
-                 "one step for each; gradients of several losses add up")
+_NO_MINIBATCH = ("a step was made without a minibatch, or the second one for the same: loop over "
+                 "worker.minibatches(), and make one step for each; gradients of several losses add up")
 
 
 class ExchangingWorker(Worker):
     """A worker of arrays, whose `_exchange` may be called from within a compiled step.
 
-    An exception there would reach the program late, or as a different one. So `_exchange` raises none; `_settle`, which
-    the program's own thread calls, raises it instead.
+    An exception there would reach the program late, or as a different one. So `_exchange` raises none;
+    `_settle`, which the program's own thread calls, raises it instead.
     """
 
     def __init__(self, attachment):
@@ -21,8 +21,8 @@ class ExchangingWorker(Worker):
         self._loops = False  # whether the program receives minibatches, so that _settle is called
 
     def minibatches(self, stream=None):
-        """Yields the samples of each minibatch of this worker, as indices into the training set or, for a stream, as a
-        list, until the job is over. Make a step, or call the optimizer, once for each."""
+        """Yields the samples of each minibatch of this worker, as indices into the training set or, for a
+        stream, as a list, until the job is over. Make a step, or call the optimizer, once for each."""
         self._loops = True
         for samples in super().minibatches(stream):
             self._due = True
@@ -46,8 +46,8 @@ class ExchangingWorker(Worker):
         """Blocks until the framework's background computations are done."""
 
     def _exchange(self, loss, gradients, mistake=None):
-        """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if the job is
-        over. mistake: of the program, in place of the step."""
+        """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if
+        the job is over. mistake: of the program, in place of the step."""
         try:
             if not self._attachment.stopped:
                 if mistake is not None:

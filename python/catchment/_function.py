@@ -14,10 +14,11 @@ import sys
 import types
 
 _TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
-_NEEDS = ("%s() uses %s, which it does not define, and which the worker's process lacks: install cloudpickle, "
-          "which copies such values, or define them inside the function (modules may be imported outside)")
-_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the function into a "
-               "file, and give its path")
+_NEEDS = ("%s() uses %s, which it does not define, and which the worker's process lacks: install "
+          "cloudpickle, which copies such values, or define them inside the function (modules may be "
+          "imported outside)")
+_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the "
+               "function into a file, and give its path")
 
 
 def command(function, path):
@@ -61,7 +62,8 @@ class _Code:
 
     def __init__(self, function):
         code = function.__code__
-        needed = {name: function.__globals__[name] for name in _global_names(code) if name in function.__globals__}
+        needed = {name: function.__globals__[name] for name in _global_names(code)
+                  if name in function.__globals__}
         self.modules = {name: value.__name__ for name, value in needed.items() if inspect.ismodule(value)}
         missing = sorted(set(needed) - set(self.modules)) + list(code.co_freevars)
         if missing:

@@ -1,4 +1,5 @@
-"""A process group of torch.distributed as one worker: rank 0 is attached to the daemon, and the others follow it."""
+"""A process group of torch.distributed as one worker: rank 0 is attached to the daemon, and the others follow
+it."""
 import ctypes
 import datetime
 import mmap
@@ -18,7 +19,8 @@ _PATIENCE = datetime.timedelta(days=365)
 
 
 class GroupAttachment:
-    """What _attachment.Attachment is, for each rank of a group. All ranks call the same methods in the same order.
+    """What _attachment.Attachment is, for each rank of a group. All ranks call the same methods in the same
+    order.
 
     attach: makes rank 0's Attachment. Exceptions of this or a later call on rank 0 are raised on every rank.
     """
@@ -52,7 +54,8 @@ class GroupAttachment:
     def _note_result(self):
         self._has_result = True
 
-    # ------------------------------------------------------------------------------------------------- the ranks
+    # ------------------------------------------------------------------------------------------------- the
+    # ranks
 
     def _from_first(self, make):
         """Calls `make` on rank 0, and returns its result on every rank."""
@@ -83,7 +86,8 @@ class GroupAttachment:
     def _broadcast_weights(self):
         dist.broadcast(torch.frombuffer(self.weights, dtype=torch.float32), self._first, self._group)
 
-    # ------------------------------------------------------------------------------------------------- training
+    # -------------------------------------------------------------------------------------------------
+    # training
 
     def next_step(self):
         self.step += 1
@@ -144,7 +148,8 @@ class GroupAttachment:
         if self.rank == 0:
             self._attachment.span(name, begin, end)
 
-    # ----------------------------------------------------------------------------------------------- evaluation
+    # -----------------------------------------------------------------------------------------------
+    # evaluation
 
     def await_evaluation(self):
         more = self._from_first(lambda: self._attachment.await_evaluation())
@@ -164,7 +169,7 @@ class GroupAttachment:
 
 
 def _end_with_launcher():
-    """Has the kernel end this process with the launcher that started it: torchrun puts its processes into sessions, in
-    which the worker's watch for processes that remain does not find them."""
+    """Has the kernel end this process with the launcher that started it: torchrun puts its processes into
+    sessions, in which the worker's watch for processes that remain does not find them."""
     if "CATCHMENT_ATTACH_ADDRESS" in os.environ:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,13 +1,14 @@
 """The messages of proto/attach.proto in protobuf's wire format, without the protobuf package.
 
-A message is a pair (kind, fields), fields a dict by name; what is zero or empty may be left out, and is left out in
-what decode() returns only if the sender left it out. Only what these messages need is here.
+A message is a pair (kind, fields), fields a dict by name; what is zero or empty may be left out, and is left
+out in what decode() returns only if the sender left it out. Only what these messages need is here.
 """
 import struct
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-# A schema: field number -> (name, type). A list around a type: repeated; bytes: repeated numbers as they lie in memory.
+# A schema: field number -> (name, type). A list around a type: repeated; bytes: repeated numbers as they lie
+# in memory.
 TENSOR = {1: ("name", str), 2: ("shape", [int])}
 METRIC = {1: ("name", str), 2: ("sum", float), 3: ("count", int)}
 FROM_PROGRAM = {

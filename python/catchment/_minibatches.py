@@ -10,23 +10,25 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from . import _stream
 
 
-_BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of them: give "
-            "it batch_size=None")
-_OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set batch_size in "
-              "the job")
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one minibatch "
-             "ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
-_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last loss.backward(); the "
-          "gradients of several losses add up")
-_PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second loop begins: "
-               "make the loader with worker.loader(persistent_workers=True, ...)")
+_BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of "
+            "them: give it batch_size=None")
+_OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set "
+              "batch_size in the job")
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one "
+             "minibatch ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in "
+             "advance")
+_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
+          "loss.backward(); the gradients of several losses add up")
+_PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
+               "loop begins: make the loader with worker.loader(persistent_workers=True, ...)")
 _AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 
 
 class Minibatches(IterableDataset):
-    """The minibatches that the job assigns to this worker, from its current step until the job is over; in a process
-    group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns.
+    """The minibatches that the job assigns to this worker, from its current step until the job is over; in a
+    process group this process's part of each. For a DataLoader with batch_size=None, whose processes take
+    turns.
     read: returns the list of samples for a list of indices; None if a stream has ended."""
 
     def __init__(self, read, collate, attachment, handed):
@@ -37,8 +39,8 @@ class Minibatches(IterableDataset):
         self._iterated = False  # in this process of a DataLoader
 
     def begin_loop(self):
-        """Tells the processes that a loader keeps at which step its next loop begins. Those that still wait for a
-        minibatch of the previous loop then end it."""
+        """Tells the processes that a loader keeps at which step its next loop begins. Those that still wait
+        for a minibatch of the previous loop then end it."""
         if self._loop is None:
             self._loop = torch.zeros(2, dtype=torch.int64).share_memory_()
         self._loop[1] = self._attachment.step
@@ -61,7 +63,8 @@ class Minibatches(IterableDataset):
         return self._load_all()
 
     def in_turn(self, load):
-        """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its samples."""
+        """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its
+        samples."""
         step, last = self._attachment.step, None
         self._handed.begin()
         try:
@@ -107,8 +110,8 @@ class Minibatches(IterableDataset):
 
 
 def reader(data, counted, attachment):
-    """Returns the reader of samples for Minibatches. counted: whether samples with an index are this worker's own, so
-    the job only counts them."""
+    """Returns the reader of samples for Minibatches. counted: whether samples with an index are this worker's
+    own, so the job only counts them."""
     if not is_indexed(data):
         return functools.partial(_take, _stream.Stream(data))
     if counted:
@@ -125,7 +128,8 @@ def _take(stream, indices):
 
 
 class _OwnSamples:
-    """A worker's own samples, in a new random order in each pass. Processes of a DataLoader or a group share them."""
+    """A worker's own samples, in a new random order in each pass. Processes of a DataLoader or a group share
+    them."""
 
     def __init__(self, data, attachment):
         welcome = attachment.welcome or {}
@@ -152,11 +156,12 @@ def _read(data, indices):
 
 
 class Handed(collections.deque):
-    """The minibatches that the main thread has received and not ended by a step; for each, whether it is real.
+    """The minibatches that the main thread has received and not ended by a step; for each, whether it is
+    real.
 
-    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step of the
-    previous one, which may be the job's last; that is only known after its step. So if no other minibatch is planned,
-    the loop gets the last one again, and the step of this placeholder is skipped.
+    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step
+    of the previous one, which may be the job's last; that is only known after its step. So if no other
+    minibatch is planned, the loop gets the last one again, and the step of this placeholder is skipped.
 
     counts: whether a loop in the main thread runs, so that each step needs a minibatch.
     """
@@ -210,8 +215,8 @@ class _Position:
 
 
 def own_part(samples, rank, size):
-    """Returns a rank's samples of a minibatch. All ranks have equally many: if the minibatch cannot be divided equally,
-    its first samples are repeated."""
+    """Returns a rank's samples of a minibatch. All ranks have equally many: if the minibatch cannot be
+    divided equally, its first samples are repeated."""
     return [samples[(index * size + rank) % len(samples)] for index in range(-(-len(samples) // size))]
 
 

@@ -7,8 +7,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from . import _scaler
 
-_RATE = ("the job sets the learning rate, so changes by the program, such as those of its scheduler, have no effect: use "
-         "worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job")
+_RATE = ("the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
+         "effect: use worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job")
 _losses = []  # of the backward passes since the last step
 
 
@@ -33,11 +33,12 @@ def forget_losses():
 
 
 class Optimizer(torch.optim.Optimizer):
-    """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the program has
-    called backward since the last step. It is worker.skip() if the closure returns None without calling backward. Its learning rate shows the job's."""
+    """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the
+    program has called backward since the last step. It is worker.skip() if the closure returns None without
+    calling backward. Its learning rate shows the job's."""
 
-    # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a gradient
-    # with an infinity is refused by the servers.
+    # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a
+    # gradient with an infinity is refused by the servers.
     _step_supports_amp_scaling = True
 
     def __init__(self, worker, parameters):

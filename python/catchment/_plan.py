@@ -51,8 +51,8 @@ class Plan:
             time.sleep(_PAUSE_SECONDS)
 
     def samples(self, step, gives_up=lambda: False):
-        """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; returns None if it will
-        never be, or once gives_up() returns true."""
+        """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; returns None
+        if it will never be, or once gives_up() returns true."""
         while True:
             planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
             if end and step >= end:
@@ -65,15 +65,16 @@ class Plan:
         at = _FIRST_SLOT + (step - 1) % slots * slot_bytes
         found, count = struct.unpack_from("=2Q", self._memory, at)
         if found != step:
-            raise RuntimeError("step %d has been removed from the plan: this process reads it too late" % step)
+            raise RuntimeError("step %d has been removed from the plan: this process reads it too late" %
+                               step)
         return array.array("I", self._memory[at + 16:at + 16 + 4 * count])
 
 
 class PlanCopy(Plan):
     """A process's copy of its group's plan. `write` keeps it up to date.
 
-    Processes whose copies were written with the same changes read the same steps at any time: a planned step stays
-    planned even if the job ends before it.
+    Processes whose copies were written with the same changes read the same steps at any time: a planned step
+    stays planned even if the job ends before it.
     """
 
     def __init__(self, size):

@@ -9,16 +9,16 @@ _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
 _NO_METRICS = 'worker.log() got %s: give it a dict of metrics by their names, such as {"norm": 0.5}'
 _METRIC_NAME = "worker.log() got a metric with the name %.120r: names have 1 to %d bytes and no control characters"
 _METRIC_VALUE = "worker.log() got %.120r for the metric %s, but a metric must be one finite number"
-_METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not put steps "
-                 "or samples into names")
-_EVALUATOR_LOGS = ("worker.log() was called in an evaluator's program, whose only metrics are those returned by the "
-                   "score function of evaluate()")
+_METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not "
+                 "put steps or samples into names")
+_EVALUATOR_LOGS = ("worker.log() was called in an evaluator's program, whose only metrics are those returned "
+                   "by the score function of evaluate()")
 
 
 class Position:
-    """job, index, batch_size, seed: the job's name, this worker's index from 0, the samples in a minibatch (an epoch's
-    last one may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, the same for all
-    workers.
+    """job, index, batch_size, seed: the job's name, this worker's index from 0, the samples in a minibatch
+    (an epoch's last one may have fewer, or with last_minibatch MERGE up to twice as many), and the job's
+    seed, the same for all workers.
     evaluates: whether this program should score weights (evaluate) instead of training.
     steps: the number of steps that this program has made.
     """
@@ -51,9 +51,9 @@ class Position:
         return self._attachment
 
     def log(self, metrics) -> None:
-        """Adds numbers to the job's metrics, by their names. Each line of the job's metrics has the mean over all
-        values of all steps and workers since the previous line. Call it before step(), which sends them; in a process
-        group those of rank 0 count."""
+        """Adds numbers to the job's metrics, by their names. Each line of the job's metrics has the mean over
+        all values of all steps and workers since the previous line. Call it before step(), which sends them;
+        in a process group those of rank 0 count."""
         if self.evaluates:
             raise RuntimeError(_EVALUATOR_LOGS)
         if not hasattr(metrics, "items"):
@@ -64,8 +64,8 @@ class Position:
 
     @contextlib.contextmanager
     def span(self, name):
-        """Names what the program does in a `with` block in the timeline of a job with --trace; in others it does nothing.
-        Any thread may use it; in a process group, rank 0."""
+        """Names what the program does in a `with` block in the timeline of a job with --trace; in others it
+        does nothing. Any thread may use it; in a process group, rank 0."""
         if not self._traces:
             yield
             return
@@ -78,9 +78,10 @@ class Position:
     def _check_name(self, name):
         if name in self._names:
             return
-        # Cc: control characters; Cf: also those that change the direction of a text; Zl, Zp: ends of lines; Cs: no
-        # UTF-8.
-        if (not isinstance(name, str) or any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in name) or
+        # Cc: control characters; Cf: also those that change the direction of a text; Zl, Zp: ends of lines;
+        # Cs: no UTF-8.
+        if (not isinstance(name, str) or any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl",
+                                                                         "Zp") for c in name) or
                 not 0 < len(name.encode("utf-8")) <= _MOST_NAME_BYTES):
             raise ValueError(_METRIC_NAME % (name, _MOST_NAME_BYTES))
         if len(self._names) == _MOST_METRICS:
@@ -88,8 +89,8 @@ class Position:
         self._names.add(name)
 
     def leave(self) -> None:
-        """Makes this worker leave the job before its end: others get its samples, minibatches() ends, and the rest of
-        the program runs without the job. The current step does not count."""
+        """Makes this worker leave the job before its end: others get its samples, minibatches() ends, and the
+        rest of the program runs without the job. The current step does not count."""
         if self.evaluates:
             raise RuntimeError("an evaluator's program cannot leave: the job would wait for its score")
         self._attachment.leave()

@@ -27,10 +27,10 @@ _TAIL = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the PATH; install "
-               "the wheel, or set PATH")
-_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; if the "
-              "file is also the program, call it only when no job has started it")
+_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the "
+               "PATH; install the wheel, or set PATH")
+_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; "
+              "if the file is also the program, call it only when no job has started it")
 _SCORES = ("test_accuracy", "test_loss")
 
 
@@ -39,24 +39,26 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
           out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Run":
     """Trains a job with servers and workers on this machine, as `catchment train` does; returns its result.
 
-    program: the program of each worker: a function without arguments that calls catchment.join(), a Python file, or a
-    shell command. A job file, *.textproto, may replace it.
+    program: the program of each worker: a function without arguments that calls catchment.join(), a Python
+    file, or a shell command. A job file, *.textproto, may replace it.
     job: a job file.
     algorithm: a preset, such as "downpour".
     settings: values of fields of the job, as {"epochs": 3, "optimizer.learning_rate": 0.1}.
     out: the directory of all output; by default a new one in the directory for temporary files.
     progress: whether notes, scores and the state of the job are printed.
-    flags: other flags of `catchment train`, such as servers=2, threads=1, evaluator=False, resume=True, overwrite=True.
+    flags: other flags of `catchment train`, such as servers=2, threads=1, evaluator=False, resume=True,
+    overwrite=True.
 
-    A function runs in its own processes. With the package cloudpickle, it may use anything defined around it; without
-    it, only modules. Ctrl-C stops the job after a checkpoint; a second one kills it. Raises RuntimeError with the
-    command's output if that fails.
+    A function runs in its own processes. With the package cloudpickle, it may use anything defined around it;
+    without it, only modules. Ctrl-C stops the job after a checkpoint; a second one kills it. Raises
+    RuntimeError with the command's output if that fails.
     """
     if algorithm is not None:
         settings = {"algorithm.preset": algorithm, **(settings or {})}
     out = _directory(out)
     words = _words("train", program, job, out, settings, dict(flags, workers=workers, json=True))
-    _execute(words, progress, lambda: _position(os.path.join(out, "metrics.jsonl")), stdout=subprocess.DEVNULL,
+    _execute(words, progress, lambda: _position(os.path.join(out, "metrics.jsonl")),
+             stdout=subprocess.DEVNULL,
              stderr=subprocess.PIPE)
     return Run(out)
 
@@ -64,19 +66,21 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
 def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), job: Optional[Program] = None,
             workers: Union[int, Sequence[int], None] = None, settings: Optional[Mapping[str, Any]] = None,
             out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Comparison":
-    """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does; returns the
-    results.
+    """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does;
+    returns the results.
 
     algorithms: presets, such as ["sync", "downpour"].
     workers: numbers of workers.
-    flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x", target=0.97,
-    search="none". A list repeats its flag.
-    program, job, settings, out, progress: as for train(). With the same `out`, finished runs are not repeated.
+    flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x",
+    target=0.97, search="none". A list repeats its flag.
+    program, job, settings, out, progress: as for train(). With the same `out`, finished runs are not
+    repeated.
     """
     out = _directory(out)
     flags.update(algorithms=",".join(algorithms) or None, workers=_listed(workers))
     words = _words("compare", program, job, out, settings, flags)
-    _execute(words, progress, lambda: _position(*glob.glob(os.path.join(glob.escape(out), "*", "*", "metrics.jsonl"))),
+    _execute(words, progress, lambda: _position(*glob.glob(os.path.join(glob.escape(out), "*", "*",
+                                                                        "metrics.jsonl"))),
              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return Comparison(out)
 
@@ -86,8 +90,9 @@ class Run:
 
     out: the directory of all output (docs/outputs.md describes the files).
     summary: that of summary.json, a dict.
-    metrics: those of metrics.jsonl over time, a list with a dict for each line, without those of single workers and
-    servers. pandas.DataFrame(run.metrics) is a table of them. What the program has logged is under "program/NAME".
+    metrics: those of metrics.jsonl over time, a list with a dict for each line, without those of single
+    workers and servers. pandas.DataFrame(run.metrics) is a table of them. What the program has logged is
+    under "program/NAME".
     scores: the test scores, a list of dicts with samples, seconds, test_accuracy and test_loss.
     weights: the path of the trained weights.
     """
@@ -103,9 +108,12 @@ class Run:
 
     def _facts(self):
         s = self.summary
-        facts = [("job", s["job"]), ("algorithm", s["algorithm"]), ("workers", s["workers"]), ("ended", s["phase"]),
-                 ("samples", s["samples"]), ("seconds", s["wall_seconds"]), ("samples/s", s["samples_per_second"]),
-                 ("test accuracy", s["test_accuracy"]), ("test loss", s["test_loss"]), ("staleness", s["staleness_mean"]),
+        facts = [("job", s["job"]), ("algorithm", s["algorithm"]), ("workers", s["workers"]),
+                 ("ended", s["phase"]),
+                 ("samples", s["samples"]), ("seconds", s["wall_seconds"]),
+                 ("samples/s", s["samples_per_second"]),
+                 ("test accuracy", s["test_accuracy"]), ("test loss", s["test_loss"]),
+                 ("staleness", s["staleness_mean"]),
                  ("output", self.out)]
         return [(name, _shown(name, value)) for name, value in facts if value is not None]
 
@@ -134,7 +142,8 @@ class Comparison:
         self.page = os.path.join(out, "report.html")
         self.report: Dict[str, Any] = _read_json(os.path.join(out, "report.json"))
         self.answer: str = self.report["answer"]["sentence"]
-        self.standings: Table = [{key: value["mean"] if isinstance(value, dict) else value for key, value in row.items()}
+        self.standings: Table = [{key: value["mean"] if isinstance(value, dict) else value for key,
+                                  value in row.items()}
                                  for row in self.report["standings"]]
         self.runs: Table = [_flat(row) for row in self.report["runs"]]
         with open(self.page, encoding="utf-8") as file:
@@ -146,8 +155,10 @@ class Comparison:
     def _repr_html_(self) -> str:
         columns = list(self.standings[0]) if self.standings else []
         rows = [[_shown(key.replace("_", " "), row[key]) for key in columns] for row in self.standings]
-        pictures = [picture for title, picture in self.pictures.items() if title.startswith("Test accuracy over time")]
-        return "<p>%s</p>%s%s" % (html.escape(self.answer), _html_table([key.replace("_", " ") for key in columns], rows),
+        pictures = [picture for title, picture in self.pictures.items() if title.startswith("Test accuracy "
+                                                                                            "over time")]
+        return "<p>%s</p>%s%s" % (html.escape(self.answer),
+                                  _html_table([key.replace("_", " ") for key in columns], rows),
                                   "".join(pictures[-1:]))
 
 
@@ -161,7 +172,8 @@ class Picture(str):
         return "Picture(SVG, %d characters)" % len(self)
 
 
-# ------------------------------------------------------------------------------------------------- the command
+# ------------------------------------------------------------------------------------------------- the
+# command
 
 def _directory(out):
     """Returns the path of a directory that exists."""
@@ -230,10 +242,12 @@ def _listed(numbers):
 
 
 def _execute(words, progress, state, **streams):
-    """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises RuntimeError
-    with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
-    # In a session of its own, because Ctrl-C is for this process, which passes it on; and it ends with this process.
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent,
+    """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises
+    RuntimeError with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
+    # In a session of its own, because Ctrl-C is for this process, which passes it on; and it ends with this
+    # process.
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True,
+                               preexec_fn=_end_with_parent,
                                **streams)
     pipe, lines, shown = process.stdout or process.stderr, [], _Lines(progress)
     interrupted = False
@@ -250,7 +264,8 @@ def _execute(words, progress, state, **streams):
     if interrupted:
         raise KeyboardInterrupt
     if code != 0:
-        raise RuntimeError("\n".join(lines[-_REPORTED_LINES:]) or "%s ended with exit code %d" % (words[0], code))
+        raise RuntimeError("\n".join(lines[-_REPORTED_LINES:]) or "%s ended with exit code %d" % (words[0],
+                                                                                                  code))
 
 
 def _end_with_parent():
@@ -279,7 +294,8 @@ class _Lines:
 
     def __init__(self, visible):
         self._visible = visible
-        self._redraws = visible and (sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel"))
+        self._redraws = visible and (sys.stdout.isatty()
+                                     or type(sys.stdout).__module__.startswith("ipykernel"))
         self._drawn = ""
 
     def write(self, line):
@@ -298,7 +314,8 @@ class _Lines:
         self._drawn = line
 
 
-# --------------------------------------------------------------------------------------------------- the files
+# --------------------------------------------------------------------------------------------------- the
+# files
 
 def _read_json(path):
     with open(path, encoding="utf-8") as file:
@@ -306,7 +323,8 @@ def _read_json(path):
 
 
 def _position(*paths):
-    """Returns a line about the last measurement in the newest of these files; an empty one if there is none."""
+    """Returns a line about the last measurement in the newest of these files; an empty one if there is
+    none."""
     newest = max(paths, key=_modified, default="")
     row = _last_row(newest)
     if row is None:
@@ -348,7 +366,8 @@ def _scores(metrics):
     for row in metrics:
         if row.get("tested_at_samples") is not None:
             scores[row["tested_at_samples"]] = dict(
-                samples=row["tested_at_samples"], seconds=row["tested_at_seconds"], **{key: row[key] for key in _SCORES})
+                samples=row["tested_at_samples"], seconds=row["tested_at_seconds"],
+                **{key: row[key] for key in _SCORES})
     return [scores[samples] for samples in sorted(scores)]
 
 
@@ -368,7 +387,8 @@ def _shown(name, value):
     if "accuracy" in name:
         return "%.2f %%" % (100 * value)
     if isinstance(value, float):
-        return "%.4f" % value if "loss" in name else "%.2f" % value if value < 1000 else format(round(value), ",")
+        return "%.4f" % value if "loss" in name else "%.2f" % value if value < 1000 else format(round(value),
+                                                                                                ",")
     return format(value, ",") if isinstance(value, int) else str(value)
 
 
@@ -376,4 +396,5 @@ def _html_table(head, rows):
     def line(cells, tag):
         return "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (tag, html.escape(str(cell)), tag) for cell in cells)
 
-    return "<table>%s%s</table>" % (line(head, "th") if head else "", "".join(line(row, "td") for row in rows))
+    return "<table>%s%s</table>" % (line(head, "th") if head else "",
+                                    "".join(line(row, "td") for row in rows))

@@ -1,5 +1,5 @@
-"""Watches torch.amp.GradScaler, so that gradients of a scaled loss are not sent before they are divided by the
-scale."""
+"""Watches torch.amp.GradScaler, so that gradients of a scaled loss are not sent before they are divided by
+the scale."""
 import functools
 import weakref
 
@@ -51,6 +51,6 @@ def is_scaled(tensor):
 
 
 def next_step():
-    """Call when a step begins without a scaled loss, or when all gradients of this step have been divided by the
-    scale."""
+    """Call when a step begins without a scaled loss, or when all gradients of this step have been divided by
+    the scale."""
     _unscaled.clear()

@@ -3,15 +3,15 @@ import itertools
 import warnings
 
 _EMPTY = "the stream of samples (%s) is empty"
-_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function that "
-                 "returns one")
-_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a function that "
-          "returns a new stream")
+_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function "
+                 "that returns one")
+_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a "
+          "function that returns a new stream")
 
 
 class Stream:
-    """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it is read
-    again from the beginning, unless it can be read only once, as a generator can."""
+    """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it
+    is read again from the beginning, unless it can be read only once, as a generator can."""
 
     def __init__(self, samples):
         if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__") or callable(samples)):
@@ -55,7 +55,8 @@ class Stream:
 def leave(attachment):
     """Ends a worker whose stream has ended and cannot be read again."""
     if hasattr(attachment, "rank"):
-        raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this one"))
+        raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this "
+                                                      "one"))
     warnings.warn(_ENDED % (attachment.step, "this worker leaves the job"))
     attachment.leave()
 

@@ -1,4 +1,5 @@
-"""Trains parameters of JAX, Flax or Equinox with Catchment's parameter servers. docs/jax.md begins with an example.
+"""Trains parameters of JAX, Flax or Equinox with Catchment's parameter servers. docs/jax.md begins with an
+example.
 
     import catchment.jax as catchment
 
@@ -21,35 +22,38 @@ from ._exchange import ExchangingWorker
 
 __all__ = ["Worker", "join"]
 
-_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() only the "
-                 "floating-point arrays, such as those of equinox.partition(model, equinox.is_inexact_array)")
-_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with respect to all "
-            "of worker.params()")
-_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only with "
-               "respect to worker.params()")
+_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() "
+                 "only the floating-point arrays, such as those of equinox.partition(model, "
+                 "equinox.is_inexact_array)")
+_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with "
+            "respect to all of worker.params()")
+_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only "
+               "with respect to worker.params()")
 _OTHER_SHAPE = "the gradient of leaf %s has shape %s, but the parameter has %s"
-_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples")
-_NO_PARAMS = ("worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, "
-              "value=loss)")
+_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number "
+              "of samples")
+_NO_PARAMS = ("worker.transformation() moves parameters to the servers' weights: call update(grads, state, "
+              "params, value=loss)")
 _NO_LOSS = "update() got no loss, so the job's metrics show 0: call update(grads, state, params, value=loss)"
-_DROPPED = ("the optimizer's state is not that of the last update, whose result was left out, as by optax.MultiSteps: keep the "
-            "state and the parameters of each update; for updates of several minibatches set "
-            "algorithm.contribution.gradient.push_period in the job")
-_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from worker.params(), "
-                 "because each worker has drawn its own initial values")
+_DROPPED = ("the optimizer's state is not that of the last update, whose result was left out, as by "
+            "optax.MultiSteps: keep the state and the parameters of each update; for updates of several "
+            "minibatches set algorithm.contribution.gradient.push_period in the job")
+_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from "
+                 "worker.params(), because each worker has drawn its own initial values")
 
 
 def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
-    params: the initial values, a pytree of floating-point arrays. All workers must have the same structure and shapes.
-    The job's initial weights are those of the program's first run; the values of other workers are ignored.
+    params: the initial values, a pytree of floating-point arrays. All workers must have the same structure
+    and shapes. The job's initial weights are those of the program's first run; the values of other workers
+    are ignored.
     train, test: the data sets, with a length, or their sizes. Without `test` the job has no evaluator.
-    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
-    worker of that job.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
+    starts a worker of that job.
 
-    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
-    model or its data are not the job's.
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
+    its model or its data are not the job's.
     """
     tree = _Tree(params)
     train_samples, test_samples = _count(train, "training"), 0 if test is None else _count(test, "test")
@@ -85,7 +89,8 @@ class _Tree:
         self.leaves = [jnp.asarray(leaf) for _, leaf in found]
         self._places = [leaf.sharding if leaf.committed else None for leaf in self.leaves]
         names = [keystr(path, simple=True, separator=".") for path, _ in found]
-        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + path for path in self.paths]
+        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + path
+                                                                                 for path in self.paths]
 
     def unflatten(self, leaves):
         return tree_unflatten(self._structure, leaves)
@@ -121,8 +126,8 @@ class Worker(ExchangingWorker):
         self._updates = 0  # of transformation()
 
     def params(self) -> Any:
-        """Returns the weights as a pytree like that given to join, with its types and devices: the weights of the
-        current minibatch, or the job's final ones when it is over. It may be kept."""
+        """Returns the weights as a pytree like that given to join, with its types and devices: the weights of
+        the current minibatch, or the job's final ones when it is over. It may be kept."""
         self._settle()
         if not self.evaluates and not self._attachment.stopped:
             self._begin_step()
@@ -131,7 +136,8 @@ class Worker(ExchangingWorker):
     def step(self, grads: Any, loss: Any, correct: Any = 0) -> None:
         """Submits the gradients and ends the step: call it once for each minibatch.
 
-        grads: the gradients of the mean loss over the minibatch, a pytree like the parameters. loss: that mean.
+        grads: the gradients of the mean loss over the minibatch, a pytree like the parameters. loss: that
+        mean.
         correct: the number of samples classified correctly, for metrics.
         """
         self._write(jax.device_get(self._tree.leaves_of(grads)))
@@ -141,9 +147,9 @@ class Worker(ExchangingWorker):
         jax.effects_barrier()
 
     def transformation(self) -> Any:
-        """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one. Its update
-        ends the step and returns the difference between the next weights and `params`; it may be compiled. `value` is
-        the loss."""
+        """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one.
+        Its update ends the step and returns the difference between the next weights and `params`; it may be
+        compiled. `value` is the loss."""
         import optax
 
         return optax.GradientTransformationExtraArgs(self._init, self._update)
@@ -164,7 +170,8 @@ class Worker(ExchangingWorker):
             warnings.warn(_NO_LOSS)
         gradients = self._tree.leaves_of(updates)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
-        weights = io_callback(self._exchange_arrays, shapes, state, jnp.asarray(0.0 if value is None else value),
+        weights = io_callback(self._exchange_arrays, shapes, state,
+                              jnp.asarray(0.0 if value is None else value),
                               *gradients, ordered=True)
         # In float32 whatever the parameters are, so that apply_updates rounds only once.
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]

@@ -22,30 +22,31 @@ from ._exchange import ExchangingWorker
 __all__ = ["Worker", "join"]
 
 _BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
-_NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()")
+_NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before "
+              "join()")
 _NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it into the "
-               "layer's call()")
-_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a gradient: "
-                "train without the float8 policy")
-_NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of samples, and "
-              "worker.data(load) a function that returns the minibatch of their indices")
+_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it "
+               "into the layer's call()")
+_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a "
+                "gradient: train without the float8 policy")
+_NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of "
+              "samples, and worker.data(load) a function that returns the minibatch of their indices")
 _LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
-_NO_DATA = ("join() got only the size of the training set: give worker.data(load) a function that returns the "
-            "minibatch of an array of indices")
-_NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that returns the "
-            "loss and the number of samples classified correctly")
+_NO_DATA = ("join() got only the size of the training set: give worker.data(load) a function that returns "
+            "the minibatch of an array of indices")
+_NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that "
+            "returns the loss and the number of samples classified correctly")
 _OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set "
             "optimizer.%s=...)")
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
 _RATE = ("the job sets the learning rate, so changes by a callback or the program have no effect: set "
          "optimizer.learning_rate and optimizer.schedule in the job")
-_OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: call "
-                    "model.compile(optimizer=worker.optimizer(), ...)")
-_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or compile the "
-           "model with auto_scale_loss=False")
-_NO_LOSS = ("the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or loop, call "
-            "optimizer.scale_loss(loss) before optimizer.apply(...)")
+_OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: "
+                    "call model.compile(optimizer=worker.optimizer(), ...)")
+_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or "
+           "compile the model with auto_scale_loss=False")
+_NO_LOSS = ("the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or "
+            "loop, call optimizer.scale_loss(loss) before optimizer.apply(...)")
 _EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
 _CHANGED = ("whether weight %s is trainable has changed since join(): freeze or add layers "
             "before join()")
@@ -53,16 +54,18 @@ _REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as
 _EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if "
               "worker.evaluates")
 _NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
-_OTHER_DATA = ("fit() has other data than the job's minibatches, or train_step() calls the optimizer several times for one: call "
-               "model.fit(worker.data(), callbacks=[worker.callback()]), and the optimizer once, with the gradients of all weights")
-_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before join(), which "
-           "makes them the initial weights of a new job")
+_OTHER_DATA = ("fit() has other data than the job's minibatches, or train_step() calls the optimizer several "
+               "times for one: call model.fit(worker.data(), callbacks=[worker.callback()]), and the "
+               "optimizer once, with the gradients of all weights")
+_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before "
+           "join(), which makes them the initial weights of a new job")
 _OVER = "the job is over: it has no more minibatches for fit()"
-_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch here; pass "
-           "steps_per_epoch for several")
-_EARLY = ("fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to other workers")
-_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one minibatch ahead, "
-             "not more")
+_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch "
+           "here; pass steps_per_epoch for several")
+_EARLY = ("fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to "
+          "other workers")
+_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one "
+             "minibatch ahead, not more")
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
@@ -73,13 +76,13 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     """Joins the job that this program was started for; returns a Worker. Call it once, before compile().
 
     model: a keras.Model that is built. The job trains its trainable weights.
-    train, test: the data sets, as arrays of the same length: (x, y), (x, y, sample_weight) or x, whose parts may be
-    dictionaries and lists; or the numbers of their samples. Without `test` the job has no evaluator.
-    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
-    worker of that job.
+    train, test: the data sets, as arrays of the same length: (x, y), (x, y, sample_weight) or x, whose parts
+    may be dictionaries and lists; or the numbers of their samples. Without `test` the job has no evaluator.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
+    starts a worker of that job.
 
-    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
-    model or its data are not the job's.
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
+    its model or its data are not the job's.
     """
     if keras.backend.backend() not in _CALLS:
         raise RuntimeError(_BACKEND % keras.backend.backend())
@@ -88,7 +91,8 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     tensors = list(zip(_names(variables), (tuple(v.shape) for v in variables)))
     directory = _attachment.describe_only()
     if directory is not None:
-        _attachment.describe(directory, tensors, [_floats(v).tobytes() for v in variables], train.size, test.size)
+        _attachment.describe(directory, tensors, [_floats(v).tobytes() for v in variables], train.size,
+                             test.size)
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
     attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
     return Worker(attachment, model, variables, train, test)
@@ -146,7 +150,8 @@ class _Data:
         return keras.tree.map_structure(lambda part: part[samples], self.arrays)
 
 
-# ------------------------------------------------------------------------------------------------------ backends
+# ------------------------------------------------------------------------------------------------------
+# backends
 
 def _call_jax(function, values, shapes):
     import jax
@@ -168,15 +173,18 @@ def _call_tensorflow(function, values, shapes):
     return [tf.ensure_shape(result, shape) for result, shape in zip(results, shapes)] if shapes else []
 
 
-# Each calls a function of arrays from within a step, in the order of the program, and returns its float32 arrays.
+# Each calls a function of arrays from within a step, in the order of the program, and returns its float32
+# arrays.
 _CALLS = {"jax": _call_jax, "torch": _call_torch, "tensorflow": _call_tensorflow}
 
 
-# -------------------------------------------------------------------------------------------- objects for Keras
+# -------------------------------------------------------------------------------------------- objects for
+# Keras
 
 @keras.saving.register_keras_serializable("catchment")
 class Optimizer(keras.optimizers.Optimizer):
-    """The servers' optimizer: it submits the gradients, and assigns the next weights. Its rate shows the job's."""
+    """The servers' optimizer: it submits the gradients, and assigns the next weights. Its rate shows the
+    job's."""
 
     def __init__(self, worker):
         super().__init__(learning_rate=float(worker._attachment.learning_rate), name="catchment")
@@ -285,7 +293,8 @@ def _tensorflow_data(make, first):
     return data.with_options(options)
 
 
-# ------------------------------------------------------------------------------------------------------- worker
+# -------------------------------------------------------------------------------------------------------
+# worker
 
 class Worker(ExchangingWorker):
     """This program's place in the job: like catchment.Worker, with a Keras model."""
@@ -310,12 +319,13 @@ class Worker(ExchangingWorker):
         return self._optimizer
 
     def callback(self) -> Callback:
-        """Returns the callback that fit() needs: it ends fit() with the job, and raises the job's failure there."""
+        """Returns the callback that fit() needs: it ends fit() with the job, and raises the job's failure
+        there."""
         return Callback(self)
 
     def data(self, load: Optional[Callable[[Any], Any]] = None) -> Any:
-        """Returns the minibatches that the job assigns to this worker, for fit(). load(samples): makes one, such as
-        (x, y), from an array of indices; by default, the samples of the arrays given to join."""
+        """Returns the minibatches that the job assigns to this worker, for fit(). load(samples): makes one,
+        such as (x, y), from an array of indices; by default, the samples of the arrays given to join."""
         if self.evaluates:
             raise RuntimeError(_EVALUATOR)
         if load is None and self._train.arrays is None:
@@ -340,12 +350,13 @@ class Worker(ExchangingWorker):
         yield from super().minibatches(stream)
 
     def evaluate(self, score: Optional[Callable[[], Tuple[float, int]]] = None) -> None:
-        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and
-        the number of samples classified correctly (0 if there are no classes). By default, model.evaluate() on the test
-        data passed to join provides them: its loss, and its first metric with "acc" in the name.
+        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the
+        test set and the number of samples classified correctly (0 if there are no classes). By default,
+        model.evaluate() on the test data passed to join provides them: its loss, and its first metric with
+        "acc" in the name.
 
-        If the model has batch norm, its moving statistics are first recomputed from about 1000 training samples. The
-        file of weights contains them.
+        If the model has batch norm, its moving statistics are first recomputed from about 1000 training
+        samples. The file of weights contains them.
         """
         if score is None and self._test.arrays is None:
             raise TypeError(_NO_TEST)
@@ -386,11 +397,13 @@ class Worker(ExchangingWorker):
         return [(_layer_path(variable) + name, variable) for layer in norms for name, variable in (
             (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
 
-    # ------------------------------------------------------------------------------------------------ minibatches
+    # ------------------------------------------------------------------------------------------------
+    # minibatches
 
     def _in_turn(self, load):
-        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the step of the
-        one before is made. If that one is not planned then, it receives the last one again, whose step is left out."""
+        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the
+        step of the one before is made. If that one is not planned then, it receives the last one again, whose
+        step is left out."""
         step, last = self._attachment.step, None
         self._handed.clear()
         while True:
@@ -420,7 +433,8 @@ class Worker(ExchangingWorker):
         samples = self._attachment.plan.samples(step)
         return None if samples is None else numpy.frombuffer(samples, dtype=numpy.uint32).astype(numpy.int64)
 
-    # ------------------------------------------------------------------------------------------------------ steps
+    # ------------------------------------------------------------------------------------------------------
+    # steps
 
     def _await_steps(self):
         if keras.backend.backend() == "jax":
@@ -449,7 +463,8 @@ class Worker(ExchangingWorker):
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
 
     def _differs(self):
-        """Returns whether the model has other weights than the servers', apart from rounding to its precision."""
+        """Returns whether the model has other weights than the servers', apart from rounding to its
+        precision."""
         return not all(numpy.allclose(_floats(variable), values, rtol=0.01)
                        for variable, values in zip(self._variables, self.parameters.values()))
 

@@ -22,8 +22,8 @@ _ACCUMULATES = ("accumulate_grad_batches is %s, but each minibatch of the job is
                 "algorithm.contribution.gradient.push_period=%s in the job")
 _OWN_BATCH = ("the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
               "(--set batch_size=%d) if the DataLoader's is right")
-_STOPS_EARLY = ("EarlyStopping(%r) cannot end the job, whose evaluator validates: set evaluation.patience=%d in the "
-                "job")
+_STOPS_EARLY = ("EarlyStopping(%r) cannot end the job, whose evaluator validates: set evaluation.patience=%d "
+                "in the job")
 _RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment "
             "train --resume, or load the weights into the module before fit(), and the job starts from them")
 _ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of "

@@ -9,8 +9,8 @@
         loss.backward()
         worker.step(loss)
 
-All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in .grad. With
-join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
+All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in
+.grad. With join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
 import contextlib
 import ctypes
@@ -34,68 +34,76 @@ from ._version import __version__
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples, "
-              "or samples_per_epoch for a stream")
+_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number "
+              "of samples, or samples_per_epoch for a stream")
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
-_OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not asked for its "
-             "minibatches: loop over worker.minibatches() or worker.loader(), instead of a DataLoader of the training set")
+_OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not "
+             "asked for its minibatches: loop over worker.minibatches() or worker.loader(), instead of a "
+             "DataLoader of the training set")
 _CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
             "join(overlap=True) it has already been sent: join without overlap")
-_SKIPS_SENT = ("worker.skip() was called after a backward pass, whose gradients have been sent: call it before backward, or "
-               "join without overlap")
-_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first backward "
-          "pass: join without overlap, or call worker.step(loss) after each loss.backward()")
+_SKIPS_SENT = ("worker.skip() was called after a backward pass, whose gradients have been sent: call it "
+               "before backward, or join without overlap")
+_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first "
+          "backward pass: join without overlap, or call worker.step(loss) after each loss.backward()")
 _REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
-_RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before join()")
-_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old one: load "
-             "weights into the parameters that are there, without assign=True")
-_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was called: "
-                "the job does not train it, so only this program changes it")
-_OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no effect: remove "
-                    "it, and set optimizer.learning_rate and the like in the job, or give it to join() for a job with "
-                    "contribution.pseudo_gradient or .elastic")
-_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before join(), which "
-           "makes them the initial weights of a new job")
-_SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: call "
-           "scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, or compute in "
-           "bfloat16, which needs no scaler")
-_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be "
-                   "divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
+_RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before "
+             "join()")
+_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old "
+             "one: load weights into the parameters that are there, without assign=True")
+_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was "
+                "called: the job does not train it, so only this program changes it")
+_OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no "
+                    "effect: remove it, and set optimizer.learning_rate and the like in the job, or give it "
+                    "to join() for a job with contribution.pseudo_gradient or .elastic")
+_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before "
+           "join(), which makes them the initial weights of a new job")
+_SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: "
+           "call scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, "
+           "or compute in bfloat16, which needs no scaler")
+_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before "
+                   "they can be divided by the scale: join without overlap, or compute in bfloat16, which "
+                   "needs no scaler")
 _RESTARTED = "the worker has registered again, and continues with the servers' weights: the optimizer given to join() %s"
-_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an optimizer whose "
-            "step() needs no closure")
-_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the "
-            "device by the environment variable CATCHMENT_LOCAL_INDEX")
+_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an "
+            "optimizer whose step() needs no closure")
+_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
+            "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
 _COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None, master: Optional[str] = None,
+def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None,
+         master: Optional[str] = None,
          group: Any = None, overlap: bool = False, samples_per_epoch: Optional[int] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
-    model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
-    when join is called, and buffers, stay this program's own.
+    model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that
+    are frozen when join is called, and buffers, stay this program's own.
     train, test: the data sets, with a length, or their sizes. Workers must have the same.
-    optimizer: makes this worker's steps between two exchanges, for jobs with contribution.pseudo_gradient or .elastic;
-    anything with step() and zero_grad(). Without it, and for all other jobs, the job's optimizer does.
-    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
-    worker of that job.
-    group: a torch.distributed process group whose processes are one worker (DistributedDataParallel, fully_shard). Each
-    of them calls join, and the same methods after that. After loss.backward(), every process must have the mean of all
-    processes' gradients, as these two leave it.
-    overlap: hides the exchange behind the computation. A module waits, before its forward pass, for its own parameters,
-    and a parameter's gradient is sent as soon as the backward pass has it. The program must then read weights only in
-    the forward passes of their modules, call backward once in each step, and leave .grad as it is.
-    samples_per_epoch: has the job count samples in place of naming them, for streams and for samples that each worker
-    has for itself: the number that all workers together train in an epoch. `train` is then an iterable of samples, a
-    function that returns one, or a data set of which only this worker trains; it may be left for minibatches().
+    optimizer: makes this worker's steps between two exchanges, for jobs with contribution.pseudo_gradient or
+    .elastic; anything with step() and zero_grad(). Without it, and for all other jobs, the job's optimizer
+    does.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
+    starts a worker of that job.
+    group: a torch.distributed process group whose processes are one worker (DistributedDataParallel,
+    fully_shard). Each of them calls join, and the same methods after that. After loss.backward(), every
+    process must have the mean of all processes' gradients, as these two leave it.
+    overlap: hides the exchange behind the computation. A module waits, before its forward pass, for its own
+    parameters, and a parameter's gradient is sent as soon as the backward pass has it. The program must then
+    read weights only in the forward passes of their modules, call backward once in each step, and leave .grad
+    as it is.
+    samples_per_epoch: has the job count samples in place of naming them, for streams and for samples that
+    each worker has for itself: the number that all workers together train in an epoch. `train` is then an
+    iterable of samples, a function that returns one, or a data set of which only this worker trains; it may
+    be left for minibatches().
 
-    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
-    model or its data are not the job's.
+    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and
+    where its model or its data are not the job's.
     """
     if overlap and group is not None:
-        raise ValueError("a process group sends its gradient only when all of it is complete: join without overlap")
+        raise ValueError("a process group sends its gradient only when all of it is complete: join without "
+                         "overlap")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(_CLOSURE % type(optimizer).__name__)
     model, compiled = _unwrap(model, group)
@@ -115,10 +123,12 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
 
     def attach():
-        return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None, master)
+        return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None,
+                                      master)
 
     if group is None:
-        return Worker(attach(), model, parameters, train, optimizer, overlap, compiled or not overlap, counted)
+        return Worker(attach(), model, parameters, train, optimizer, overlap, compiled or not overlap,
+                      counted)
     from ._group import GroupAttachment
     return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, True, counted)
 
@@ -140,8 +150,8 @@ def _unwrap(model, group):
             model = model._orig_mod
         elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
             if group is None:
-                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process group, "
-                                 "group=torch.distributed.group.WORLD")
+                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process "
+                                 "group, group=torch.distributed.group.WORLD")
             model = model.module
         else:
             return model, compiled
@@ -152,11 +162,11 @@ def _check_parameters(parameters, group):
         raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
     for name, p in parameters:
         if torch.nn.parameter.is_lazy(p):
-            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the model "
-                             "before join()" % name)
+            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
+                             "model before join()" % name)
         if not p.dtype.is_floating_point:
-            raise TypeError("parameter %s has type %s, but the job's weights are float32: only floating-point "
-                            "parameters can be trained" % (name, p.dtype))
+            raise TypeError("parameter %s has type %s, but the job's weights are float32: only "
+                            "floating-point parameters can be trained" % (name, p.dtype))
         if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
             raise TypeError("FullyShardedDataParallel replaces the model's parameters: shard the model with "
                             "torch.distributed.fsdp.fully_shard")
@@ -173,7 +183,8 @@ def _check_device(parameters):
 
 
 def _full(tensor):
-    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call this."""
+    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call
+    this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
@@ -201,7 +212,8 @@ def _device_of(parameters):
 
 
 def _parameters_in(model):
-    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is fast."""
+    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is
+    fast."""
     found, modules = [], [model]
     while modules:
         module = modules.pop()
@@ -220,8 +232,8 @@ class _Parameter:
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
         self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
-        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights are
-        # copied.
+        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights
+        # are copied.
         self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
                        tensor.is_contiguous())
         self.ready = False  # the gradient, in this step
@@ -229,7 +241,8 @@ class _Parameter:
 
 
 class _Hook:
-    """A method of a worker, as a hook of a model; that of a copy of the model, or of a file of it, does nothing."""
+    """A method of a worker, as a hook of a model; that of a copy of the model, or of a file of it, does
+    nothing."""
 
     def __init__(self, call):
         self._call = call
@@ -249,8 +262,8 @@ def _nothing(*arguments):
 
 
 class Worker(Position):
-    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log() and
-    leave() are as Position has them (_position.py)."""
+    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log()
+    and leave() are as Position has them (_position.py)."""
 
     def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all, counted):
         super().__init__(attachment)
@@ -294,13 +307,15 @@ class Worker(Position):
             self._begin_step()
             self._take_weights(self._size)
 
-    # --------------------------------------------------------------------------------------------------- the loop
+    # --------------------------------------------------------------------------------------------------- the
+    # loop
 
     def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
-        """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
+        """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is
+        over.
 
-        data: the training set, if join was given only its size; it may be a stream, as in join. collate: makes a
-        minibatch from a list of samples; by default PyTorch's default_collate.
+        data: the training set, if join was given only its size; it may be a stream, as in join. collate:
+        makes a minibatch from a list of samples; by default PyTorch's default_collate.
         """
         if data is None:
             data = self._train
@@ -314,14 +329,14 @@ class Worker(Position):
         return Minibatches(read, collate or default_collate, self._attachment, self._handed)
 
     def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
-        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of any job,
-        and a loop over it may ask for a minibatch before the step of the previous one. options: num_workers and other
-        options of DataLoader that do not make minibatches."""
+        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of
+        any job, and a loop over it may ask for a minibatch before the step of the previous one. options:
+        num_workers and other options of DataLoader that do not make minibatches."""
         return Loader(self.minibatches(data, collate), **options)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Returns the servers' optimizer as a torch.optim.Optimizer, for frameworks: its step() is worker.step(). Every
-        call returns the same one."""
+        """Returns the servers' optimizer as a torch.optim.Optimizer, for frameworks: its step() is
+        worker.step(). Every call returns the same one."""
         if self._optimizer_of_servers is None:
             self._optimizer_of_servers = Optimizer(self, [parameter.tensor for parameter in self._parameters])
         return self._optimizer_of_servers
@@ -332,8 +347,8 @@ class Worker(Position):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls
-        of backward in a step except the last one."""
+        """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for
+        all calls of backward in a step except the last one."""
         self._accumulates, before = True, self._accumulates
         try:
             yield
@@ -341,8 +356,8 @@ class Worker(Position):
             self._accumulates = before
 
     def step(self, loss: Union[torch.Tensor, float], correct: Union[torch.Tensor, int] = 0) -> None:
-        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the next weights have
-        arrived; with overlap, without waiting for them.
+        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the next
+        weights have arrived; with overlap, without waiting for them.
 
         loss: the mean over the minibatch. correct: the number of samples classified correctly, for metrics.
         """
@@ -361,10 +376,11 @@ class Worker(Position):
         self._end_step(loss, correct)
 
     def skip(self) -> None:
-        """Ends a step without a gradient: call it instead of step() for a minibatch that you leave out, such as one
-        whose loss is not finite. Gradients that backward has computed are dropped; with overlap there must not be any. To
-        the servers the gradient is 0, so their optimizer's momentum and weight decay still move the weights; an optimizer
-        given to join makes no step. Metrics repeat the loss of the step before. In a process group every process calls it.
+        """Ends a step without a gradient: call it instead of step() for a minibatch that you leave out, such
+        as one whose loss is not finite. Gradients that backward has computed are dropped; with overlap there
+        must not be any. To the servers the gradient is 0, so their optimizer's momentum and weight decay
+        still move the weights; an optimizer given to join makes no step. Metrics repeat the loss of the step
+        before. In a process group every process calls it.
         """
         if not self._is_next_real("skip"):
             return
@@ -399,15 +415,17 @@ class Worker(Position):
             parameter.tensor.grad = parameter.sent = None
         self._begin_step()
 
-    def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None, data: Any = None,
+    def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None,
+                 data: Any = None,
                  collate: Optional[Callable] = None) -> None:
-        """Calls `score` for each evaluation, with the weights to score in the model, until the job is over. `score`
-        returns the mean loss over the test set and the number of samples classified correctly (0 if there are no
-        classes). In a process group every process calls it, and the result of rank 0 counts.
+        """Calls `score` for each evaluation, with the weights to score in the model, until the job is over.
+        `score` returns the mean loss over the test set and the number of samples classified correctly (0 if
+        there are no classes). In a process group every process calls it, and the result of rank 0 counts.
 
-        If the model has batch norm, its running statistics are first recomputed from about 1000 samples of the training
-        set passed to join, in minibatches that `forward` passes through the model, in training mode; without `forward`,
-        the model is called with a minibatch, or its first part if that is a list. The file of weights contains them.
+        If the model has batch norm, its running statistics are first recomputed from about 1000 samples of
+        the training set passed to join, in minibatches that `forward` passes through the model, in training
+        mode; without `forward`, the model is called with a minibatch, or its first part if that is a list.
+        The file of weights contains them.
         data, collate: as for minibatches().
         """
         if not self.evaluates:
@@ -417,23 +435,27 @@ class Worker(Position):
             self._follow_model()
             self._copy_weights(0, self._size)
             self._copies.wait_for(self._size)
-            statistics = self._estimate_statistics(forward or self._pass_first, self._train if data is None else data,
+            statistics = self._estimate_statistics(forward or self._pass_first, self._train if data is None
+                                                   else data,
                                                    collate or default_collate)
             loss, correct = score()
             for name, values in statistics:
                 self._attachment.statistic(name, _bytes(values))
             self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
 
-    # ------------------------------------------------------------------------------------------------- batch norm
+    # ------------------------------------------------------------------------------------------------- batch
+    # norm
 
     def _pass_first(self, minibatch):
         self._model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
 
     @torch.no_grad()
     def _estimate_statistics(self, forward, data, collate):
-        """Returns (name, values): means over minibatches, as for the job's own models (worker/evaluator.cc)."""
+        """Returns (name, values): means over minibatches, as for the job's own models
+        (worker/evaluator.cc)."""
         norms = [(name, module) for name, module in self._model.named_modules()
-                 if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
+                 if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+                 and module.running_mean is not None]
         if not norms or data is None or isinstance(data, int):
             return []
         for _, module in norms:
@@ -444,7 +466,8 @@ class Worker(Position):
         for samples in self._some_minibatches(data):
             forward(collate(samples))
         self._model.train(training)
-        return [(name.replace(_COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
+        return [(name.replace(_COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32))
+                for name, module in norms
                 for kind in ("running_mean", "running_var")]
 
     def _some_minibatches(self, data):
@@ -461,7 +484,8 @@ class Worker(Position):
         for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
             yield [data[i * len(data) // count] for i in range(begin, min(begin + self.batch_size, count))]
 
-    # ---------------------------------------------------------------------------------------------------- weights
+    # ----------------------------------------------------------------------------------------------------
+    # weights
 
     def _share_weights(self):
         for parameter in self._parameters:
@@ -488,7 +512,8 @@ class Worker(Position):
         moved = []
         for parameter in self._parameters:
             if parameter.tensor.shape != parameter.shape:
-                raise RuntimeError(_RESHAPED % (parameter.name, tuple(parameter.shape), tuple(parameter.tensor.shape)))
+                raise RuntimeError(_RESHAPED % (parameter.name, tuple(parameter.shape),
+                                                tuple(parameter.tensor.shape)))
             if parameter.shared and parameter.tensor.data_ptr() != parameter.pointer:
                 moved.append(parameter)
         if moved:
@@ -581,7 +606,8 @@ class Worker(Position):
             if begin < parameter.end <= end:
                 self._copies.bring(parameter)
 
-    # ---------------------------------------------------------------------------------------------------- modules
+    # ----------------------------------------------------------------------------------------------------
+    # modules
 
     def _add_hooks(self):
         places = {parameter.tensor: parameter for parameter in self._parameters}
@@ -603,7 +629,8 @@ class Worker(Position):
         """Warns of changes to weights that the servers' weights replace."""
         self._model.register_load_state_dict_post_hook(_Hook(self._after_load))
         worker = weakref.ref(self)
-        register_optimizer_step_post_hook(lambda optimizer, *_: worker() and worker()._after_other_step(optimizer))
+        register_optimizer_step_post_hook(lambda optimizer,
+                                          *_: worker() and worker()._after_other_step(optimizer))
 
     def _after_load(self, *_):
         if self.steps == 0 and not self._attachment.stopped:
@@ -632,9 +659,10 @@ class Worker(Position):
         self._take_weights(max(self._needs[module], self._always))
 
     def _learn_modules(self):
-        """Finds which weights each module waits for. Called after the first step, which waits for all weights. A module
-        may use the parameters of another one without calling it. So a module that was called also waits for the
-        parameters of its submodules that were not, and the first module in a step waits for all others."""
+        """Finds which weights each module waits for. Called after the first step, which waits for all
+        weights. A module may use the parameters of another one without calling it. So a module that was
+        called also waits for the parameters of its submodules that were not, and the first module in a step
+        waits for all others."""
         called, self._called = self._called, None
         own, covered = dict(self._needs), set()
 
@@ -647,7 +675,8 @@ class Worker(Position):
             self._needs[module] = need(module)
         self._always = max((own[module] for module in own if module not in covered), default=0)
 
-    # -------------------------------------------------------------------------------------------------- gradients
+    # --------------------------------------------------------------------------------------------------
+    # gradients
 
     @torch.no_grad()
     def _make_local_step(self):
@@ -666,13 +695,14 @@ class Worker(Position):
             parameter.ready = True
 
     def _forget_moments(self):
-        """Resets the optimizer given to join(), whose moments belong to weights that are gone, as the job's own local
-        optimizer is reset."""
+        """Resets the optimizer given to join(), whose moments belong to weights that are gone, as the job's
+        own local optimizer is reset."""
         state = getattr(self._optimizer, "state", None)
         resets = hasattr(state, "clear")
         if resets:
             state.clear()
-        warnings.warn(_RESTARTED % ("has been reset" if resets else "keeps moments that belong to other weights, as it has "
+        warnings.warn(_RESTARTED % ("has been reset" if resets
+                                    else "keeps moments that belong to other weights, as it has "
                                     "no `state` to reset"))
 
     def _check_scale(self):
@@ -694,8 +724,8 @@ class Worker(Position):
         else:
             self._gradients = sum(parameter.tensor.grad is not None for parameter in self._parameters)
         if self._gradients == 0 and not self._attachment.stopped:
-            raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
-                               "for each minibatch, after loss.backward()")
+            raise RuntimeError("worker.step() was called without a backward pass since the last step: call "
+                               "it once for each minibatch, after loss.backward()")
 
     @torch.no_grad()
     def _take_gradients(self):

@@ -2,9 +2,9 @@
 
     catchment.track.wandb("out", project="digits")
 
-Both follow metrics.jsonl in the directory of a run (--out), which may be running or finished, and return when the job
-has ended. A run is there with the job's fields, its metrics over samples, and the values of summary.json. If the job
-has failed, or its master has disappeared, the run is marked as failed.
+Both follow metrics.jsonl in the directory of a run (--out), which may be running or finished, and return when
+the job has ended. A run is there with the job's fields, its metrics over samples, and the values of
+summary.json. If the job has failed, or its master has disappeared, the run is marked as failed.
 """
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _SECONDS = 0.5  # between two looks at the files
 _BATCH = 100  # rows
 _PARAMETERS, _METRICS = 100, 1000  # that MLflow accepts at once
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
-# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were trained
-# with.
+# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were
+# trained with.
 _SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
-# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if nothing is
-# locked.
+# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if
+# nothing is locked.
 _FLOCK = "hhqqi0q"
 
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
-_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor master.lock; start "
-           "the job first, and name the directory of its --out")
-_LOST = ("the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; its log says "
-         "why")
+_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor "
+           "master.lock; start the job first, and name the directory of its --out")
+_LOST = ("the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; "
+         "its log says why")
 
 
 def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
@@ -47,8 +47,9 @@ def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     lost_after: seconds without a sign of the master after which it has disappeared.
     options: those of wandb.init, such as project="digits".
 
-    The metrics have `samples` as their x axis, those of evaluations `tested_at_samples`, because W&B's own steps cannot
-    decrease when a job goes back to a checkpoint. Raises ValueError if the directory is not that of a run.
+    The metrics have `samples` as their x axis, those of evaluations `tested_at_samples`, because W&B's own
+    steps cannot decrease when a job goes back to a checkpoint. Raises ValueError if the directory is not that
+    of a run.
     """
     try:
         import wandb as client
@@ -78,8 +79,8 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     options: those of mlflow.start_run, such as run_name="digits". mlflow.set_experiment names the experiment.
     run_dir, lost_after: as for wandb().
 
-    The step of a metric is the number of samples. What summary.json has are metrics named summary/NAME, or tags if they
-    are text. Raises ValueError if the directory is not that of a run.
+    The step of a metric is the number of samples. What summary.json has are metrics named summary/NAME, or
+    tags if they are text. Raises ValueError if the directory is not that of a run.
     """
     try:
         import mlflow as client
@@ -94,12 +95,14 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
             client.log_params(dict(fields[begin:begin + _PARAMETERS]))
         for rows in followed.batches():
             now = int(1000 * time.time())
-            metrics = [client.entities.Metric(name, value, now, row[_axis(name)]) for row in rows for name, value in row.items()]
+            metrics = [client.entities.Metric(name, value, now, row[_axis(name)]) for row in rows for name,
+                       value in row.items()]
             for begin in range(0, len(metrics), _METRICS):
                 client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin:begin + _METRICS])
         texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
         client.set_tags(texts)
-        client.log_metrics({"summary/" + name: value for name, value in followed.summary.items() if name not in texts},
+        client.log_metrics({"summary/" + name: value for name, value in followed.summary.items()
+                            if name not in texts},
                            step=followed.summary.get("samples"))
         status = "FAILED" if followed.failed() else "FINISHED"
     finally:
@@ -110,8 +113,8 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
 class Followed:
     """The directory of a run whose job may still be running.
 
-    summary: after batches() has ended, the numbers and texts of summary.json. If there is none, because the master has
-    disappeared, only `phase` and `reason`.
+    summary: after batches() has ended, the numbers and texts of summary.json. If there is none, because the
+    master has disappeared, only `phase` and `reason`.
     """
 
     def __init__(self, run_dir: Path, lost_after: float):
@@ -137,9 +140,9 @@ class Followed:
         return itertools.chain.from_iterable(self.batches())
 
     def batches(self) -> Iterator[List[Row]]:
-        """Yields rows, the metrics of lines of metrics.jsonl, as soon as they are there, until the job has ended; sets
-        `summary`. A metric without a value is left out, and the scores of an evaluation are only in the first row that
-        has them."""
+        """Yields rows, the metrics of lines of metrics.jsonl, as soon as they are there, until the job has
+        ended; sets `summary`. A metric without a value is left out, and the scores of an evaluation are only
+        in the first row that has them."""
         ended = False
         while True:
             rows = map(self._row, self._lines.read())
@@ -193,8 +196,8 @@ class Followed:
 
 
 class Lines:
-    """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is shorter
-    than what was read, or another one, as after --overwrite, it is read from its beginning."""
+    """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is
+    shorter than what was read, or another one, as after --overwrite, it is read from its beginning."""
 
     def __init__(self, path: str):
         self._path = path
@@ -220,7 +223,8 @@ class Lines:
 
 
 def parse_job(text: str) -> Row:
-    """Returns the fields of a job.textproto that a program has written. A field that is repeated is a list."""
+    """Returns the fields of a job.textproto that a program has written. A field that is repeated is a
+    list."""
     open_messages: Any = [{}]
     for line in text.splitlines():
         line = line.strip()
@@ -255,7 +259,8 @@ def _value(text):
 
 
 def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yields the paths and values of all fields: "model.layers.0.dense.units", 128. An empty message is "{}"."""
+    """Yields the paths and values of all fields: "model.layers.0.dense.units", 128. An empty message is
+    "{}"."""
     if isinstance(value, (dict, list)) and value:
         for name, one in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _fields(one, "%s.%s" % (path, name) if path else name)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a PyTorch program keeps of its speed when a worker runs it (docs/python.md), on this machine, in turns.
+"""What a PyTorch program keeps of its speed when a worker runs it (docs/python.md), on this machine, in
+turns.
 
     attached.py [--json=FILE] [--python=PYTHON] [--tensorflow=PYTHON] [--seconds=10] [--rounds=3]
                 [--cases=one,two,peers,empty] [--models=mnist_cnn,resnet18] [--bin=bazel-bin]
@@ -9,13 +10,13 @@ two     two attached workers on two cores against twice one, and against two pro
 peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers (peers.py), on its
         MLP; one that is not installed is named and left out
 empty   how much longer a step takes than one of the built-in synthetic model with as many parameters, where neither
-        computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's memory and the
-        program's
+        computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's memory
+        and the program's
 
-PYTHON is an interpreter with PyTorch, and that of --tensorflow one with TensorFlow. Workers are asynchronous (preset
-downpour): every step pushes and fetches. Of all rounds the median counts. Every row of --json has `case`, `ratio` and
-`promised`: a ratio is good where it is not below what is promised, that of `empty`, which is of 3 ms, where it is not
-above.
+PYTHON is an interpreter with PyTorch, and that of --tensorflow one with TensorFlow. Workers are asynchronous
+(preset downpour): every step pushes and fetches. Of all rounds the median counts. Every row of --json has
+`case`, `ratio` and `promised`: a ratio is good where it is not below what is promised, that of `empty`, which
+is of 3 ms, where it is not above.
 """
 import argparse
 import json
@@ -44,7 +45,8 @@ class Bench:
 
     def python(self, *arguments):
         environment = dict(os.environ, OMP_NUM_THREADS="1")
-        return subprocess.Popen([self.args.python, PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+        return subprocess.Popen([self.args.python, PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE,
+                                text=True,
                                 env=environment)
 
     def local(self, model):
@@ -52,7 +54,8 @@ class Bench:
 
     def ddp(self, model, workers):
         with tempfile.TemporaryDirectory() as directory:
-            ranks = [self.python("ddp", model, self.args.seconds, rank, workers, directory) for rank in range(workers)]
+            ranks = [self.python("ddp", model, self.args.seconds, rank, workers, directory)
+                     for rank in range(workers)]
             return sum(speeds(rank.communicate()[0]) for rank in ranks)
 
     def train(self, arguments, samples):
@@ -72,7 +75,8 @@ class Bench:
                 return json.load(file), "".join(log.read() for log in logs)
 
     def attached(self, model, workers, samples):
-        """samples: that count; each worker's first ones do not, and there is some to spare for the slower of two."""
+        """samples: that count; each worker's first ones do not, and there is some to spare for the slower of
+        two."""
         samples += 2 * WARM_UP * BATCH * workers
         program = "%s %s attached %s 0" % (self.args.python, PROGRAM, model)
         return speeds(self.train(["--program=" + program, "--workers=%d" % workers], samples)[1])
@@ -82,7 +86,8 @@ class Bench:
         self.rows.append(row)
         print("%-46s %6.3f  (promised: %s)" % (case, row["ratio"], promised), more or "", flush=True)
 
-    # ------------------------------------------------------------------------------------------------- the cases
+    # ------------------------------------------------------------------------------------------------- the
+    # cases
 
     def one(self, model):
         ratios = []
@@ -124,7 +129,8 @@ class Bench:
         for _ in range(self.args.rounds):
             attached = BATCH / self.attached("empty", 1, samples)
             with tempfile.NamedTemporaryFile("w", suffix=".textproto") as job:
-                job.write("model { synthetic { parameters: %d step_ms: 0 } } data { synthetic { samples: %d } }"
+                job.write("model { synthetic { parameters: %d step_ms: 0 } } data { synthetic { samples: %d "
+                          "} }"
                           % (EMPTY_PARAMETERS, samples))
                 job.flush()
                 built_in = self.train([job.name], samples)[0]
@@ -145,7 +151,8 @@ def speeds(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--tensorflow", default="python3")

@@ -2,11 +2,12 @@
 
     attached_program.py local|ddp|attached|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
 
-local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo. attached: as a
-worker's program, until the job is over. copy: copies as many values as the model `empty` has parameters, and counts a
-copy as a step. Prints "speed S", samples per second of this process, without its first steps.
-MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x 64 x 64; or
-empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
+local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo.
+attached: as a worker's program, until the job is over. copy: copies as many values as the model `empty` has
+parameters, and counts a copy as a step. Prints "speed S", samples per second of this process, without its
+first steps.
+MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x
+64 x 64; or empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
 """
 import itertools
 import sys
@@ -51,12 +52,15 @@ def make_model(name):
     labels = torch.randint(10, (BATCH,))
     if name == "mnist_cnn":
         return nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(9216, 128), nn.ReLU(True), nn.Linear(128, 10)), [(torch.randn(BATCH, 1, 28, 28), labels)]
+            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(9216, 128), nn.ReLU(True), nn.Linear(128, 10)), [(torch.randn(BATCH, 1, 28, 28),
+                                                                        labels)]
     widths = [64, 128, 256, 512]
     blocks = [Block(widths[max(0, i - 1)] if j == 0 else widths[i], widths[i], 2 if j == 0 and i > 0 else 1)
               for i in range(4) for j in range(2)]
-    net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1),
+    net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True),
+                        nn.MaxPool2d(3, 2, 1),
                         *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
     return net, [(torch.randn(BATCH, 3, 64, 64), labels)]
 

@@ -26,7 +26,8 @@ class AttachedTest(unittest.TestCase):
         local = iter([100.0, 200.0, 400.0])
         kept = iter([90.0, 190.0, 200.0])
         self.bench.local = lambda model: next(local)
-        self.bench.attached = lambda model, workers, samples: self.asked.append((workers, samples)) or next(kept)
+        self.bench.attached = lambda model, workers, samples: self.asked.append((workers,
+                                                                                 samples)) or next(kept)
         self.assertEqual(self.run_case("one", "cnn"),
                          [{"case": "cnn: one worker / local SGD", "ratio": 0.9, "promised": 0.95}])
         self.assertEqual(self.asked, [(1, 200.0), (1, 400.0), (1, 800.0)])
@@ -50,14 +51,17 @@ class AttachedTest(unittest.TestCase):
     def test_two_workers_are_compared_with_the_parameter_servers_that_are_installed(self):
         self.bench.args.python = self.bench.args.tensorflow = "python"
         self.bench.local = lambda model: 100.0
-        self.bench.attached = lambda model, workers, samples: self.asked.append((model, workers, samples)) or 300.0
+        self.bench.attached = lambda model, workers, samples: self.asked.append((model, workers,
+                                                                                 samples)) or 300.0
         speeds = iter([100.0, None, 200.0])
         with unittest.mock.patch.multiple(
                 attached.peers, is_installed=lambda args, system: system == "pytorch_rpc",
                 measure=lambda args, system, workers: next(speeds)):
             row, = self.run_case("peers")
-        self.assertEqual(row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25, "promised": 1.0})
-        self.assertEqual(self.asked, [("mnist_mlp", 2, 400.0)] * 2)  # of three rounds, of which one has failed
+        self.assertEqual(row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25,
+                               "promised": 1.0})
+        self.assertEqual(self.asked,
+                         [("mnist_mlp", 2, 400.0)] * 2)  # of three rounds, of which one has failed
 
     def test_speeds_of_several_processes_are_added(self):
         self.assertEqual(attached.speeds("a line\nspeed 1.5\nspeed 2\n"), 3.5)

@@ -1,20 +1,24 @@
-"""DiLoCo by Catchment and by torchft, on the same model, data and machine, undisturbed and with a replica that is killed.
+"""DiLoCo by Catchment and by torchft, on the same model, data and machine, undisturbed and with a replica
+that is killed.
 
-    python3 tests/benchmarks/diloco_peers.py --python=PYTHON --json=FILE [--systems=catchment,...] [--steps=400]
+    python3 tests/benchmarks/diloco_peers.py --python=PYTHON --json=FILE [--systems=catchment,...]
+    [--steps=400]
 
-PYTHON is an interpreter with PyTorch and, for torchft, with torchft 0.2. Needs the programs in bazel-bin. Two replicas train
-the GPT of examples/python/tiny_gpt_diloco.py, smaller, with AdamW and an exchange every 20 steps:
+PYTHON is an interpreter with PyTorch and, for torchft, with torchft 0.2. Needs the programs in bazel-bin. Two
+replicas train the GPT of examples/python/tiny_gpt_diloco.py, smaller, with AdamW and an exchange every 20
+steps:
 
     catchment             one server, the preset diloco, join(optimizer=...)
     catchment_decoupled   the same with decoupled_diloco: 20 fragments, an overlap of two steps
     torchft               DiLoCo with a lighthouse
 
-Each runs twice. The second time replica 1 is killed (kill -9) after a quarter of its steps, and started again three seconds
-after; --steps must be many enough that replica 0 still trains when it is back. As root, each run has the loopback interface of a network namespace, which counts its bytes.
+Each runs twice. The second time replica 1 is killed (kill -9) after a quarter of its steps, and started again
+three seconds after; --steps must be many enough that replica 0 still trains when it is back. As root, each
+run has the loopback interface of a network namespace, which counts its bytes.
 
-Rows of --json: system, fault, test_loss, seconds, exchange_seconds (of replica 0: what its steps of the optimizer take
-beyond their median, the waiting included), longest_step (of replica 0, in seconds), megabytes (over the loopback interface),
-and steps (of both replicas).
+Rows of --json: system, fault, test_loss, seconds, exchange_seconds (of replica 0: what its steps of the
+optimizer take beyond their median, the waiting included), longest_step (of replica 0, in seconds), megabytes
+(over the loopback interface), and steps (of both replicas).
 """
 import argparse
 import json
@@ -39,7 +43,8 @@ PATIENCE = 900
 sys.dont_write_bytecode = True
 
 
-# ------------------------------------------------------------------------------------------------------- the replicas
+# ------------------------------------------------------------------------------------------------------- the
+# replicas
 
 class Steps:
     """Writes down when each step of the optimizer began, and how long it took."""
@@ -107,8 +112,10 @@ def replica_of_torchft(directory, index, rounds, lighthouse):
         optimizer.load_state_dict(state["optimizer"])
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=60)), load_state_dict=load, state_dict=state,
-                      min_replica_size=1, use_async_quorum=False, rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port,
+    manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=60)), load_state_dict=load,
+                      state_dict=state,
+                      min_replica_size=1, use_async_quorum=False, rank=0, world_size=1,
+                      store_addr="127.0.0.1", store_port=store.port,
                       lighthouse_addr=lighthouse, replica_id=f"replica{index}", hostname="127.0.0.1")
     outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
     generator = torch.Generator().manual_seed(int(index))
@@ -138,7 +145,8 @@ def replica_of_torchft(directory, index, rounds, lighthouse):
     manager.shutdown(wait=False)
 
 
-# ----------------------------------------------------------------------------------------------------------- the runs
+# -----------------------------------------------------------------------------------------------------------
+# the runs
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -157,7 +165,8 @@ class Run:
 
     def start(self, name, *command, **environment):
         with open(os.path.join(self.directory, name + ".log"), "ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       start_new_session=True,
                                        env=dict(self.environment, **environment))
         self.processes.append(process)
         return process
@@ -168,20 +177,24 @@ class Run:
     def start_coordinator(self):
         if self.system == "torchft":
             program = os.path.join(os.path.dirname(self.arguments.python), "torchft_lighthouse")
-            self.start("lighthouse", program, f"--bind={self.address}", "--min_replicas=1", "--join_timeout_ms=10000",
+            self.start("lighthouse", program, f"--bind={self.address}", "--min_replicas=1",
+                       "--join_timeout_ms=10000",
                        TORCHFT_LIGHTHOUSE="http://" + self.address)
             return
         decoupled = self.system == "catchment_decoupled"
         contribution = f"local_steps: {LOCAL_STEPS}" + (f", fragments: {LOCAL_STEPS}" if decoupled else "")
         job = os.path.join(self.directory, "job.textproto")
-        command = [os.path.join(ROOT, "bazel-bin/cli/catchment"), "validate", "--program=" + shlex.join(self.role("catchment")),
+        command = [os.path.join(ROOT, "bazel-bin/cli/catchment"), "validate",
+                   "--program=" + shlex.join(self.role("catchment")),
                    f"--workers={REPLICAS}", "--write=" + job]
-        for field in ("algorithm.preset=" + ("decoupled_diloco" if decoupled else "diloco"), f"batch_size={BATCH}",
+        for field in ("algorithm.preset=" + ("decoupled_diloco" if decoupled else "diloco"),
+                      f"batch_size={BATCH}",
                       f"samples={REPLICAS * self.arguments.steps * BATCH}", "evaluation.every_epochs=1000",
                       "shared_memory=false", "algorithm.contribution.pseudo_gradient={%s}" % contribution):
             command += ["--set", field]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment)
-        self.start("server", os.path.join(ROOT, "bazel-bin/server/catchment_server"), "--job=" + job, "--index=0",
+        self.start("server", os.path.join(ROOT, "bazel-bin/server/catchment_server"), "--job=" + job,
+                   "--index=0",
                    "--servers=" + self.address, "--out=" + self.directory + "/out", "--evaluators=1")
 
     def start_replica(self, index):
@@ -212,23 +225,29 @@ class Run:
         self.start_coordinator()
         replicas = [self.start_replica(index) for index in range(REPLICAS)]
         if not self.system == "torchft":
-            self.start("evaluator", os.path.join(ROOT, "bazel-bin/worker/catchment_worker"), "--role=evaluator",
-                       "--master=" + self.address, "--program=" + shlex.join(self.role("catchment", self.directory)))
+            self.start("evaluator", os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
+                       "--role=evaluator",
+                       "--master=" + self.address, "--program=" + shlex.join(self.role("catchment",
+                                                                                       self.directory)))
         if fault:
             self.await_that(lambda: len(self.steps(1)) >= self.arguments.steps // 4, "a quarter of the steps")
             replicas[1].kill()
             replicas[1].wait()
             time.sleep(GONE_SECONDS)
             replicas[1] = self.start_replica(1)
-        self.await_that(lambda: all(replica.poll() is not None for replica in replicas), "the end of the replicas")
+        self.await_that(lambda: all(replica.poll() is not None for replica in replicas), "the end of the "
+                                                                                         "replicas")
         codes = [replica.returncode for replica in replicas]
         if codes != [0] * REPLICAS:
-            raise RuntimeError(f"{self.system}: replicas ended with {codes}; their logs are in {self.directory}")
+            raise RuntimeError(f"{self.system}: replicas ended with {codes}; their logs are in "
+                               f"{self.directory}")
         own = self.steps(0)
         typical = statistics.median(duration for _, duration in own)
-        return {"system": self.system, "fault": fault, "test_loss": self.test_loss(), "seconds": own[-1][0] + own[-1][1] - own[0][0],
+        return {"system": self.system, "fault": fault, "test_loss": self.test_loss(),
+                "seconds": own[-1][0] + own[-1][1] - own[0][0],
                 "exchange_seconds": sum(max(0, duration - typical) for _, duration in own),
-                "longest_step": max(duration for _, duration in own), "megabytes": (loopback_bytes() - before) / 1e6,
+                "longest_step": max(duration for _, duration in own),
+                "megabytes": (loopback_bytes() - before) / 1e6,
                 "steps": [len(self.steps(index)) for index in range(REPLICAS)]}
 
     def test_loss(self):

@@ -1,11 +1,12 @@
 """Training speed of Catchment beside other systems for distributed training, in turns on one machine.
 
-    peers.py [--catchment=PROGRAM] [--json=FILE] [--workers=1,2] [--rounds=3] [--seconds=10] [--systems=downpour,...]
+    peers.py [--catchment=PROGRAM] [--json=FILE] [--workers=1,2] [--rounds=3] [--seconds=10]
+    [--systems=downpour,...]
              [--torch=PYTHON] [--tensorflow=PYTHON]
 
-PROGRAM is bazel-bin/cli/catchment, PYTHON an interpreter that has the package (python3 otherwise). Each system trains
-the MLP 784-256-128-10 by SGD on minibatches of 128 samples, with one thread a worker, and exchanges gradients and
-weights in every step:
+PROGRAM is bazel-bin/cli/catchment, PYTHON an interpreter that has the package (python3 otherwise). Each
+system trains the MLP 784-256-128-10 by SGD on minibatches of 128 samples, with one thread a worker, and
+exchanges gradients and weights in every step:
 
     downpour, sync         Catchment with one server, MNIST or the drawn digits (examples/mnist_mlp.textproto)
     pytorch_ddp            PyTorch's DistributedDataParallel on gloo: workers alone, synchronous
@@ -13,12 +14,12 @@ weights in every step:
                            gradients and brings the weights back, each as one tensor (peers_torch.py)
     tensorflow_ps          TensorFlow's ParameterServerStrategy with one server, asynchronous (peers_tensorflow.py)
 
-The peers take their minibatches from random samples in memory, without a copy. All processes of a run are on the
-loopback interface; a run that exceeds its time limit is stopped, and its whole process group is killed at its end. A
-peer that cannot be imported is named and left out.
+The peers take their minibatches from random samples in memory, without a copy. All processes of a run are on
+the loopback interface; a run that exceeds its time limit is stopped, and its whole process group is killed at
+its end. A peer that cannot be imported is named and left out.
 
-Rows of --json: system, workers, samples_per_second (of all workers, the median over the rounds) and ratio: Catchment's
-downpour with as many workers divided by this system, so above 1 where Catchment is faster.
+Rows of --json: system, workers, samples_per_second (of all workers, the median over the rounds) and ratio:
+Catchment's downpour with as many workers divided by this system, so above 1 where Catchment is faster.
 """
 import argparse
 import json
@@ -91,7 +92,8 @@ def is_installed(args, system):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catchment", default=os.path.join(ROOT, "bazel-bin", "cli", "catchment"))
     parser.add_argument("--json")
     parser.add_argument("--workers", default="1,2")
@@ -132,7 +134,8 @@ def main():
         if is_installed(args, system):
             systems.append(system)
         else:
-            print(f"{system}: {MODULES[system]} is not installed; it is left out", file=sys.stderr, flush=True)
+            print(f"{system}: {MODULES[system]} is not installed; it is left out", file=sys.stderr,
+                  flush=True)
     rows = []
     for workers in map(int, args.workers.split(",")):
         speeds = {system: [] for system in systems}
@@ -142,7 +145,8 @@ def main():
                 if speed is not None:
                     speeds[system].append(speed)
         for row in make_rows(workers, speeds):
-            print("{system:14} {workers} workers {samples_per_second:10.1f} samples/s, downpour / this {ratio}".format(
+            print("{system:14} {workers} workers {samples_per_second:10.1f} samples/s, downpour / this "
+                  "{ratio}".format(
                 **row), flush=True)
             rows.append(row)
     if args.json:

@@ -2,8 +2,9 @@
 
     peers_tensorflow.py tensorflow_ps WORKERS SECONDS BATCH DIRECTORY
 
-Prints the samples per second of all workers together. The coordinator deals out functions of STEPS training steps each,
-since every function that it schedules costs a separate call. All processes listen on free ports of 127.0.0.1.
+Prints the samples per second of all workers together. The coordinator deals out functions of STEPS training
+steps each, since every function that it schedules costs a separate call. All processes listen on free ports
+of 127.0.0.1.
 """
 import json
 import multiprocessing

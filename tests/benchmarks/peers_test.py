@@ -56,7 +56,8 @@ class PeersTest(unittest.TestCase):
 
     def run_peers(self, *flags):
         rows = os.path.join(self.directory, "rows.json")
-        done = subprocess.run([sys.executable, os.path.join(HERE, "peers.py"), f"--catchment={self.catchment}",
+        done = subprocess.run([sys.executable, os.path.join(HERE, "peers.py"),
+                               f"--catchment={self.catchment}",
                                f"--json={rows}", "--rounds=1", "--seconds=0.1", *flags],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -23,7 +23,8 @@ BATCHES = 50  # minibatches in memory
 def make_model():
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10))
+    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
+                         nn.Linear(128, 10))
 
 
 def make_batches(batch):
@@ -64,11 +65,13 @@ def run_ddp(rank, workers, seconds, batch, directory):
     dist.destroy_process_group()
 
 
-# -------------------------------------------------------------------------------------------- parameter server
+# -------------------------------------------------------------------------------------------- parameter
+# server
 
 
 class ParameterServer:
-    """The weights as one flat tensor; each call applies one worker's gradient and answers with the weights."""
+    """The weights as one flat tensor; each call applies one worker's gradient and answers with the
+    weights."""
 
     instance = None
 

@@ -1,15 +1,17 @@
 """Training samples per second of Catchment and of PyTorch: same models, same machine, in turns.
 
-    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5] [--rounds=5]
+    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5]
+    [--rounds=5]
 
 Each round runs one program, then the other, for some seconds each, in separate processes; of all rounds the
-median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as well as we
-know: tcmalloc where it is installed; images in the order of its channels_last, where that is faster; and where it
-computes with OpenBLAS the kernels (OPENBLAS_CORETYPE) that are fastest here, which OpenBLAS does not always choose for
-a processor that is newer than it. What was chosen is printed, and in the rows of --json.
+median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as
+well as we know: tcmalloc where it is installed; images in the order of its channels_last, where that is
+faster; and where it computes with OpenBLAS the kernels (OPENBLAS_CORETYPE) that are fastest here, which
+OpenBLAS does not always choose for a processor that is newer than it. What was chosen is printed, and in the
+rows of --json.
 
---isa=avx2 limits both programs to AVX2: oneDNN in both, and PyTorch's own kernels, MKL and OpenBLAS. --isa=native lifts
-such limits. Every row names its instruction set.
+--isa=avx2 limits both programs to AVX2: oneDNN in both, and PyTorch's own kernels, MKL and OpenBLAS.
+--isa=native lifts such limits. Every row names its instruction set.
 """
 import argparse
 import ctypes.util
@@ -35,10 +37,12 @@ def pytorch_model(name):
     import make_golden
     if name == "mnist_cnn":
         return (1, 28, 28), 10, nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2), nn.Dropout(0.25),
+            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
+            nn.Dropout(0.25),
             nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(128, 10))
     if name == "mnist_mlp":
-        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
+        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128),
+                                         nn.ReLU(True),
                                          nn.Linear(128, 10))
     if name == "hep_lstm":
         return (50, 19), 3, nn.Sequential(make_golden.Lstm(19, 50), nn.Linear(50, 3))
@@ -85,7 +89,8 @@ def describe_pytorch():
     """Its version, and whether it computes with OpenBLAS. (NumPy loads its own in addition to MKL.)"""
     import torch
     torch.ones(2, 2) @ torch.ones(2, 2)
-    print(json.dumps([torch.__version__, not torch.backends.mkl.is_available() and "openblas" in libraries()]))
+    print(json.dumps([torch.__version__, not torch.backends.mkl.is_available()
+                      and "openblas" in libraries()]))
 
 
 def environment(isa):
@@ -116,10 +121,12 @@ class PyTorch:
     def choose_kernels(self):
         with open("/proc/cpuinfo") as file:
             flags = set(file.read().split())
-        names = [name for name, flag in (("Haswell", "avx2"), ("SkylakeX", "avx512f"), ("Cooperlake", "avx512_bf16"),
+        names = [name for name, flag in (("Haswell", "avx2"), ("SkylakeX", "avx512f"),
+                                         ("Cooperlake", "avx512_bf16"),
                                          ("SapphireRapids", "amx_tile")) if flag in flags]
         environments = [self.env] + [dict(self.env, OPENBLAS_CORETYPE=name) for name in names]
-        self.env = max(environments, key=lambda env: float(self.output(["--pytorch", "mnist_mlp", "1", "1", "0"], env)))
+        self.env = max(environments, key=lambda env: float(self.output(["--pytorch", "mnist_mlp", "1", "1",
+                                                                        "0"], env)))
 
     def speed(self, model, threads, seconds):
         if model not in IMAGES:
@@ -129,19 +136,22 @@ class PyTorch:
         return self.run(model, threads, seconds, self.channels_last[model])
 
     def run(self, model, threads, seconds, channels_last):
-        return float(self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))], self.env))
+        return float(self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))],
+                                 self.env))
 
     def describe(self, model):
         kernels = self.env.get("OPENBLAS_CORETYPE")
         return " ".join(filter(None, [
-            self.version, kernels and f"OPENBLAS_CORETYPE={kernels}", "tcmalloc" if "LD_PRELOAD" in self.env else "",
+            self.version, kernels and f"OPENBLAS_CORETYPE={kernels}", "tcmalloc" if "LD_PRELOAD" in self.env
+            else "",
             "channels_last" if self.channels_last.get(model) else ""]))
 
 
 def build_ours():
     """Builds our program and returns its path."""
     subprocess.run(["bazel", "build", "//tests/benchmarks/network:train_speed"], cwd=ROOT, check=True)
-    bin_folder = subprocess.run(["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)
+    bin_folder = subprocess.run(["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True,
+                                stdout=subprocess.PIPE)
     return os.path.join(bin_folder.stdout.strip(), "tests", "benchmarks", "network", "train_speed")
 
 

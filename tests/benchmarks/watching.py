@@ -168,7 +168,8 @@ def main():
         scaled = cost / runs["watched"].times if args.what == "queries" else cost
         costs.append(scaled)
         plain_costs.append(runs["plain"].cost)
-        print(json.dumps(dict(plain=runs["plain"].cost, watched=runs["watched"].cost, ratio=round(1 + cost, 4),
+        print(json.dumps(dict(plain=runs["plain"].cost, watched=runs["watched"].cost, ratio=round(1 + cost,
+                                                                                                  4),
                               seconds=round(runs["plain"].seconds, 1),
                               times=round(getattr(runs["watched"], "times", 1), 1),
                               metrics_times=round(getattr(runs["watched"], "metrics_times", 1), 1))),

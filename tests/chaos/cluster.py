@@ -1,4 +1,5 @@
-"""The daemons of one round: real processes with mutual TLS, each in a network namespace if this process may make them."""
+"""The daemons of one round: real processes with mutual TLS, each in a network namespace if this process may
+make them."""
 import json
 import os
 import re
@@ -20,12 +21,13 @@ class Failure(Exception):
 
 
 def find(path):
-    """Returns a file of the source tree, or a program that Bazel has built: in a test both are beside each other."""
+    """Returns a file of the source tree, or a program that Bazel has built: in a test both are beside each
+    other."""
     for directory in (ROOT, os.path.join(ROOT, "bazel-bin")):
         if os.path.exists(os.path.join(directory, path)):
             return os.path.join(directory, path)
-    sys.exit(f"tests/chaos/run: there is no {path}; build it: "
-             "bazel build //server:catchment_server //worker:catchment_worker //cli:catchment //tests/cluster:network_switch")
+    sys.exit(f"tests/chaos/run: there is no {path}; build it: bazel build //server:catchment_server "
+             "//worker:catchment_worker //cli:catchment //tests/cluster:network_switch")
 
 
 def await_that(condition, what):
@@ -40,7 +42,8 @@ def await_that(condition, what):
 
 
 class Loopback:
-    """All processes at 127.0.0.1, with ports that are free: without root. Connections cannot be cut or delayed."""
+    """All processes at 127.0.0.1, with ports that are free: without root. Connections cannot be cut or
+    delayed."""
     can_cut = False
 
     def __init__(self, count, directory, options):
@@ -86,7 +89,8 @@ class Switched:
 
     def cut_one(self, host, cut):
         """Without a route, what the host sends is dropped, and TCP sends it again later."""
-        run("ip", "-n", self.names[host], "route", "delete" if cut else "add", "10.213.77.0/24", "dev", "wire0")
+        run("ip", "-n", self.names[host], "route", "delete" if cut else "add", "10.213.77.0/24", "dev",
+            "wire0")
 
     def close(self):
         self.switch.terminate()
@@ -106,7 +110,8 @@ class Process:
 
     def start(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=self.env)
 
     def kill(self):
         self.process.kill()
@@ -163,13 +168,15 @@ class Cluster:
 
     def start_evaluator(self):
         evaluator = self.make("evaluator", "evaluator", self.num_servers + jobs.WORKERS, [
-            find("worker/catchment_worker"), "--role=evaluator", "--master=" + self.addresses[0], "--threads=1",
+            find("worker/catchment_worker"), "--role=evaluator", "--master=" + self.addresses[0],
+            "--threads=1",
             "--connect_timeout_seconds=60"])
         evaluator.start()
         return evaluator
 
     def make(self, role, name, host, command):
-        env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py"))))
+        env = dict(os.environ,
+                   PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py"))))
         return Process(name, host, self.network.prefix(host) + command + self.tls[role],
                        os.path.join(self.directory, "logs", name + ".log"), env)
 
@@ -178,17 +185,19 @@ class Cluster:
         command = self.network.prefix(self.num_servers) + [
             find("cli/catchment"), "status", self.addresses[0], "--json"] + self.tls["operator"]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL,
                                   timeout=5)
             return json.loads(done.stdout)
         except (subprocess.TimeoutExpired, ValueError):
             return None
 
     def samples_of_lost_workers(self):
-        """Returns the samples that the master reports as computed again, because the last contribution of a worker that was
-        lost had reached only some of the blocks."""
+        """Returns the samples that the master reports as computed again, because the last contribution of a
+        worker that was lost had reached only some of the blocks."""
         with open(os.path.join(self.directory, "logs", "server-0.log"), errors="replace") as log:
-            return sum(map(int, re.findall(r"reached only some blocks: (\d+) samples are computed again", log.read())))
+            return sum(map(int, re.findall(r"reached only some blocks: (\d+) samples are computed again",
+                                           log.read())))
 
     def processes(self):
         return self.servers + self.workers + self.evaluators
@@ -197,9 +206,9 @@ class Cluster:
         return os.path.exists(self.out + "/summary.json") and any(not s.runs() for s in self.servers)
 
     def check_processes(self):
-        """Raises Failure if a process has ended by itself with an error. Two of them are right when the job is done: a worker
-        that was lost and comes back gives up reaching the master, and a master that was killed in its last moment does not
-        begin anew."""
+        """Raises Failure if a process has ended by itself with an error. Two of them are right when the job
+        is done: a worker that was lost and comes back gives up reaching the master, and a master that was
+        killed in its last moment does not begin anew."""
         for process in self.processes():
             code = process.process.poll()
             if code in (None, 0):
@@ -222,7 +231,8 @@ class Cluster:
                 samples, deadline = status["samples"], time.monotonic() + PATIENCE
             if time.monotonic() > deadline:
                 running = ", ".join(process.name for process in self.processes() if process.runs())
-                raise Failure(f"nothing has changed for {PATIENCE} s at {samples} samples, and these still run: {running}")
+                raise Failure(f"nothing has changed for {PATIENCE} s at {samples} samples, and these still "
+                              f"run: {running}")
             time.sleep(0.1)
 
     def close(self):

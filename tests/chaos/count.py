@@ -3,10 +3,10 @@
 
     count.py COPIES SAMPLES SECONDS
 
-The model is a vector of COPIES x SAMPLES weights. The gradient of a minibatch is -1 at the places of its samples, in each
-copy, and 0 elsewhere. With SGD, learning rate 1 and no momentum each application of a push adds 1 there: after training,
-the weight of a sample is the number of times that it was applied to the block that holds it. All values are small integers,
-for which float32 is exact. A step takes SECONDS at least.
+The model is a vector of COPIES x SAMPLES weights. The gradient of a minibatch is -1 at the places of its
+samples, in each copy, and 0 elsewhere. With SGD, learning rate 1 and no momentum each application of a push
+adds 1 there: after training, the weight of a sample is the number of times that it was applied to the block
+that holds it. All values are small integers, for which float32 is exact. A step takes SECONDS at least.
 """
 import array
 import sys

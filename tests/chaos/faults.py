@@ -1,4 +1,5 @@
-"""The faults. Each is a function of a cluster and a random generator that does it, and starts what it ended again."""
+"""The faults. Each is a function of a cluster and a random generator that does it, and starts what it ended
+again."""
 import os
 import signal
 import subprocess
@@ -6,8 +7,9 @@ import time
 
 
 class Fault:
-    """name: for people. loses: "server" if the state of one server is lost with its process, "all" if that of all is, "worker"
-    if a worker is, otherwise "". Only faults with keeps_bits may happen to a run whose bits are compared: they lose no worker."""
+    """name: for people. loses: "server" if the state of one server is lost with its process, "all" if that of
+    all is, "worker" if a worker is, otherwise "". Only faults with keeps_bits may happen to a run whose bits
+    are compared: they lose no worker."""
 
     def __init__(self, name, do, loses="", keeps_bits=False, servers=1, needs=""):
         self.name, self.do, self.loses, self.keeps_bits = name, do, loses, keeps_bits
@@ -54,7 +56,8 @@ def kill_server_twice(cluster, random):
 
 
 def kill_two_servers(cluster, random):
-    """One after the other within a second, and back in either order: the second may be lost while the job goes back."""
+    """One after the other within a second, and back in either order: the second may be lost while the job
+    goes back."""
     first, second = random.sample(cluster.servers, 2)
     first.kill()
     back = random.random() < 0.5
@@ -143,7 +146,8 @@ def complete_checkpoints(cluster):
 
 
 def damage_checkpoint(cluster, random):
-    """All servers are killed, and a file of the newest checkpoint is cut short or has a wrong byte; an older one is whole."""
+    """All servers are killed, and a file of the newest checkpoint is cut short or has a wrong byte; an older
+    one is whole."""
     for server in cluster.servers:
         server.signal(signal.SIGKILL)
     for server in cluster.servers:

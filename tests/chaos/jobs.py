@@ -3,28 +3,34 @@ import array
 import json
 import struct
 
-PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd", "sync_backup",
-           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "fedbuff", "diloco", "streaming_diloco", "muloco",
+PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd",
+           "sync_backup",
+           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "fedbuff", "diloco", "streaming_diloco",
+           "muloco",
            "diloco_async", "decoupled_diloco"]
 
-# Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale. In a group of two, the rule
-# averages the contributions of the members; worker_scaling undoes this, also while one of them is away. Not hybrid:
-# a worker that takes the place of a lost one shares a group with another one until the master has noticed the loss.
+# Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale.
+# In a group of two, the rule averages the contributions of the members; worker_scaling undoes this, also
+# while one of them is away. Not hybrid: a worker that takes the place of a lost one shares a group with
+# another one until the master has noticed the loss.
 ADD = "kind: SGD learning_rate: %d momentum: 0 nesterov: false schedule { decay: CONSTANT }"
 COUNTED = {
     "sync": ("", ADD % 2 + " worker_scaling: LINEAR"),
     "sync_backup": ("", ADD % 1),
     "downpour": ("compensation { none {} }", ADD % 1),
     "ssp": ("compensation { none {} }", ADD % 1),
-    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }", ADD % 1),
+    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }",
+                ADD % 1),
     "dana": ("contribution { look_ahead { momentum: 0 } } compensation { none {} }", ADD % 1),
 }
-# Presets that average the contributions of as many workers as there are, less those that are not waited for: a push counts
-# by 1 only while there are two workers, and not while one takes the place of another whose loss was not noticed.
+# Presets that average the contributions of as many workers as there are, less those that are not waited for:
+# a push counts by 1 only while there are two workers, and not while one takes the place of another whose loss
+# was not noticed.
 TWO_MEMBERS = {"sync_backup"}
 DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not applied, by design
 
-# Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must contain.
+# Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must
+# contain.
 REPEATABLE = {"sync": "", "easgd_sync": "worker_state: true", "local_sgd": "worker_state: true",
               "diloco": "worker_state: true", "streaming_diloco": "worker_state: true"}
 
@@ -32,18 +38,21 @@ COPIES, SAMPLES, BATCH, WORKERS = 4, 512, 8, 2
 STEP_SECONDS = 0.004
 
 REAL = """
-model { layers { flatten {} } layers { dense { units: 32 } } layers { relu {} } layers { dense { units: 10 } } }
+model {
+  layers { flatten {} } layers { dense { units: 32 } } layers { relu {} } layers { dense { units: 10 } }
+}
 data { drawn_digits { train_samples: 2000 } }
 """
 CHANCE = 0.1  # of ten classes
-# What may end an evaluated job early: nothing, a target that is reached soon, evaluations that are not better.
+# What may end an evaluated job early: nothing, a target that is reached soon, evaluations that are not
+# better.
 STOPS = ["", "target_accuracy: 0.5", "patience: 3"]
 
 
 class Job:
-    """A job of a round. kind: "counted", "real", "evaluated" (real, with an evaluator) or "repeatable". seconds: about how long
-    it trains, where a message from one host to another takes `delay` seconds. stops: a field of `evaluation` that may end an
-    evaluated job early."""
+    """A job of a round. kind: "counted", "real", "evaluated" (real, with an evaluator) or "repeatable".
+    seconds: about how long it trains, where a message from one host to another takes `delay` seconds. stops:
+    a field of `evaluation` that may end an evaluated job early."""
 
     def __init__(self, preset, kind, seed, seconds, delay, heartbeat_timeout, standby, stops=""):
         self.preset, self.kind, self.seed, self.standby = preset, kind, seed, standby
@@ -108,8 +117,9 @@ def read_weights(path):
 
 
 def count(weights, epochs):
-    """Returns how many applications of samples are missing, how many there are more than once in an epoch, over all copies,
-    and the largest number of such in a copy. Raises ValueError if a weight is not a count."""
+    """Returns how many applications of samples are missing, how many there are more than once in an epoch,
+    over all copies, and the largest number of such in a copy. Raises ValueError if a weight is not a
+    count."""
     lost = doubled = most = 0
     for copy in range(COPIES):
         values = weights[copy * SAMPLES:(copy + 1) * SAMPLES]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Completes command lines in real shells, on a terminal, with the scripts that `catchment completion` prints.
 
-`catchment` is replaced by a function that prints its arguments, so that a word which Tab has completed is seen after Enter.
+`catchment` is replaced by a function that prints its arguments, so that a word which Tab has completed is
+seen after Enter.
 """
 import os
 import pty
@@ -22,7 +23,8 @@ PREPARE = {
     "bash": "bind 'set enable-bracketed-paste off'",
     "zsh": "unsetopt prompt_sp zle_bracketed_paste; autoload -Uz compinit; compinit -u -D",
 }
-# What is typed before Tab, and the arguments after it. Only words with a single completion: shells show several in their own ways.
+# What is typed before Tab, and the arguments after it. Only words with a single completion: shells show
+# several in their own ways.
 CASES = [
     ("catchment adv", ["advise"]),
     ("catchment stat", ["status"]),
@@ -52,7 +54,8 @@ class Shell:
         pid, self._terminal = pty.fork()
         if pid == 0:
             os.chdir(SCRATCH)
-            environment = {"PATH": os.environ["PATH"], "HOME": SCRATCH, "TERM": "dumb", "PS1": "", "LC_ALL": "C"}
+            environment = {"PATH": os.environ["PATH"], "HOME": SCRATCH, "TERM": "dumb", "PS1": "",
+                           "LC_ALL": "C"}
             os.execvpe(SHELLS[name][0], SHELLS[name], environment)
         self._pid = pid
         self._seen = ""
@@ -110,7 +113,8 @@ def check_lists():
             (["catchment_worker", "--role", "=", ""], {"worker", "evaluator"}),
             (["catchment_worker", "--role="], {"--role=worker", "--role=evaluator"}),
             (["catchment", "completion", ""], {"bash", "zsh"})]:
-        done = subprocess.run(["bash", "-c", ask, script, *words], stdout=subprocess.PIPE, text=True, check=True, cwd=SCRATCH)
+        done = subprocess.run(["bash", "-c", ask, script, *words], stdout=subprocess.PIPE, text=True,
+                              check=True, cwd=SCRATCH)
         if not wanted <= set(done.stdout.split("\n")):
             failures.append(f"{words}: expected {wanted}, got {done.stdout!r}")
 

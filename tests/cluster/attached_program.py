@@ -3,8 +3,9 @@
 
     attached_program.py CSV [FAULT]
 
-FAULT: what it does wrong, in its third step where it takes part in training at all; late: after its last step. VICTIM-MESSAGE, such as
-daemon-done, kills the program, the daemon or both after that message of the third step was sent (begin: received).
+FAULT: what it does wrong, in its third step where it takes part in training at all; late: after its last
+step. VICTIM-MESSAGE, such as daemon-done, kills the program, the daemon or both after that message of the
+third step was sent (begin: received).
 """
 import array
 import math

@@ -33,7 +33,8 @@ def wait_for(what, condition):
 
 
 class Chromium:
-    """A page, by the protocol of Chromium's developer tools over a pair of pipes: JSON, each message with a zero byte."""
+    """A page, by the protocol of Chromium's developer tools over a pair of pipes: JSON, each message with a
+    zero byte."""
 
     def __init__(self, profile, url):
         self._count, self._buffer = 0, b""
@@ -41,13 +42,16 @@ class Chromium:
         self._in, command_in = os.pipe()
         # It reads descriptor 3 and writes to 4.
         script = 'exec chromium "$@" 3<&%d 4>&%d' % (command_out, command_in)
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + profile, "--remote-debugging-pipe"]
-        self.process = subprocess.Popen(["/bin/bash", "-c", script, "chromium", *flags], stderr=subprocess.DEVNULL,
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + profile,
+                 "--remote-debugging-pipe"]
+        self.process = subprocess.Popen(["/bin/bash", "-c", script, "chromium", *flags],
+                                        stderr=subprocess.DEVNULL,
                                         pass_fds=(command_out, command_in), start_new_session=True)
         os.close(command_out)
         os.close(command_in)
         target = self._call("Target.createTarget", {"url": url})["targetId"]
-        self._session = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        self._session = self._call("Target.attachToTarget", {"targetId": target,
+                                                             "flatten": True})["sessionId"]
 
     def _call(self, method, parameters, **more):
         self._count += 1

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# `catchment compare` with real daemons, killed half-way: started again it does what is missing, and nothing twice.
+# `catchment compare` with real daemons, killed half-way: started again it does what is missing, and nothing
+# twice.
 set -euo pipefail
 
 readonly catchment=cli/catchment
 readonly out=$TEST_TMPDIR/out
 readonly log=$TEST_TMPDIR/log
 readonly compare=("$catchment" compare examples/mnist_mlp.textproto
-  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' "--algorithms=sync,downpour" --workers=2 --seeds=2 --search=none
+  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' "--algorithms=sync,downpour" \
+    --workers=2 --seeds=2 --search=none
   --budget=samples:2000 --straggler=1:2x --out="$out")
 
 fail() {
@@ -35,7 +37,8 @@ before=$(results)
 grep -q "of 4 runs are already done" "$log" || fail "it does not say what was there"
 [[ $(results | wc -l) -eq 4 ]] || fail "not all runs are done"
 [[ $(grep -c '"done": true' "$out/report.json") -eq 4 ]] || fail "the report lacks a run"
-grep -q "slowdown_factor: 2" "$out/runs/downpour-2-workers-seed-1/job.textproto" || fail "there was no straggler"
+grep -q "slowdown_factor: 2" "$out/runs/downpour-2-workers-seed-1/job.textproto" ||
+  fail "there was no straggler"
 grep -q "</html>" "$out/report.html" || fail "there is no page"
 
 "${compare[@]}" --overwrite --workers=1 >"$log" 2>&1 && fail "a straggler that no run has was taken"

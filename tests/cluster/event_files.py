@@ -143,6 +143,7 @@ if __name__ == "__main__":
     for file in read_directory(sys.argv[1]):
         print(file.path, file.version, "from step", file.start)
         for tag, points in sorted(file.scalars.items()):
-            print("  %-32s %5d points, the last %g at %d" % (tag, len(points), points[-1].value, points[-1].step))
+            print("  %-32s %5d points, the last %g at %d" % (tag, len(points), points[-1].value,
+                                                             points[-1].step))
         for tag, points in sorted(file.histograms.items()):
             print("  %-32s %5d histograms, the last of %d" % (tag, len(points), points[-1].value.num))

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# For tests that source it: hosts made of network namespaces, node0, node1, ..., with daemons in them. The working
-# directory of the daemons is $work; they see the programs as bazel-bin/.
+# For tests that source it: hosts made of network namespaces, node0, node1, ..., with daemons in them. The
+# working directory of the daemons is $work; they see the programs as bazel-bin/.
 
 readonly work=$TEST_TMPDIR/work
 spaces=()
@@ -27,8 +27,9 @@ clean_up() {
   done
 }
 
-# make_hosts ADDRESS...: a namespace for each; what joins them is the caller's. Skips the test where commands cannot run in
-# such hosts: in a chroot, for example, `ip netns add` works, and `ip netns exec`, which mounts, does not.
+# make_hosts ADDRESS...: a namespace for each; what joins them is the caller's. Skips the test where commands
+# cannot run in such hosts: in a chroot, for example, `ip netns add` works, and `ip netns exec`, which mounts,
+# does not.
 make_hosts() {
   local i hosts="127.0.0.1 localhost"$'\n'
   [[ $(id -u) -eq 0 ]] || skip "making network namespaces needs root"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Daemons on three hosts (network namespaces) joined by a network with a bandwidth, a delay and losses
-# (network_switch.cc): nothing is lost or counted twice, and the hosts come together again after they were cut off from
-# each other. Where namespaces or TUN devices cannot be made the test says so and is skipped.
+# (network_switch.cc): nothing is lost or counted twice, and the hosts come together again after they were cut
+# off from each other. Where namespaces or TUN devices cannot be made the test says so and is skipped.
 set -euo pipefail
 source tests/cluster/namespaces.sh
 
@@ -15,7 +15,8 @@ join() {
   switch=$!
   until [[ -s $work/switch.out ]]; do
     if ! kill -0 "$switch" 2>/dev/null; then
-      ! grep -q "/dev/net/tun\|a TUN device in" "$work/switch.log" || skip "this machine lets no TUN device be made"
+      ! grep -q "/dev/net/tun\|a TUN device in" "$work/switch.log" ||
+        skip "this machine lets no TUN device be made"
       fail "the network ended"
     fi
     sleep 0.1

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What staleness does, and what each compensation does about it: trains one job with every constant delay and every
-compensation, and writes the table and the picture of docs/results/staleness.md.
+"""What staleness does, and what each compensation does about it: trains one job with every constant delay and
+every compensation, and writes the table and the picture of docs/results/staleness.md.
 
     bazel build -c opt //cli:catchment && CATCHMENT_DATA=/data tests/cluster/staleness_table.py OUT_DIR
 
-examples/mnist_mlp.textproto with one worker, asynchronous, learning rate 0.01, momentum 0.9, batches of 64, 3 epochs. A
-delay is algorithm.consistency.asynchronous.emulated_delay: each push is applied that number of versions late. Takes about ten minutes on 2 cores.
+examples/mnist_mlp.textproto with one worker, asynchronous, learning rate 0.01, momentum 0.9, batches of 64, 3
+epochs. A delay is algorithm.consistency.asynchronous.emulated_delay: each push is applied that number of
+versions late. Takes about ten minutes on 2 cores.
 CATCHMENT: the command, default bazel-bin/cli/catchment.
 """
 import json
@@ -33,8 +34,10 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 380, 70, 230, 56, 55
 
 
 def accuracy(catchment, out, delay, compensation):
-    command = [catchment, "train", "examples/mnist_mlp.textproto", f"--out={out}", "--overwrite", "--json", "--workers=1",
-               "--set=algorithm.preset=downpour", "--set=optimizer.learning_rate=0.01", "--set=optimizer.momentum=0.9",
+    command = [catchment, "train", "examples/mnist_mlp.textproto", f"--out={out}", "--overwrite", "--json",
+               "--workers=1",
+               "--set=algorithm.preset=downpour", "--set=optimizer.learning_rate=0.01",
+               "--set=optimizer.momentum=0.9",
                f"--set=algorithm.consistency.asynchronous.emulated_delay={delay}",
                f"--set=algorithm.compensation={{{compensation}}}"]
     run = subprocess.run(command, capture_output=True, text=True)
@@ -75,8 +78,10 @@ def picture(table):
     svg.append(f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 12}" text-anchor="middle">delay of every push, versions'
                '</text>')
     # The line of a compensation whose job diverges ends before that delay, which has a cross on the axis.
-    scores = {name: [(delay, value) for delay, value in zip(DELAYS, row) if value is not None] for name, row in table.items()}
-    ends = sorted((y_of(line[-1][1] if len(line) == len(DELAYS) else 0), name) for name, line in scores.items())
+    scores = {name: [(delay, value) for delay, value in zip(DELAYS, row) if value is not None] for name,
+              row in table.items()}
+    ends = sorted((y_of(line[-1][1] if len(line) == len(DELAYS) else 0), name) for name,
+                  line in scores.items())
     label_y, at = {}, 0.0
     for y, name in ends:  # labels must not lie on each other
         at = max(y, at + 16)
@@ -111,7 +116,8 @@ def main():
     for name, compensation in COMPENSATIONS.items():
         table[name] = [accuracy(catchment, out / "run", delay, compensation) for delay in DELAYS]
         print(f"{name}: {table[name]}", flush=True)
-    (out / "staleness.json").write_text(json.dumps({"delays": DELAYS, "test_accuracy": table}, indent=1) + "\n")
+    (out / "staleness.json").write_text(json.dumps({"delays": DELAYS, "test_accuracy": table},
+                                                   indent=1) + "\n")
     (out / "staleness.table.md").write_text(markdown(table))
     (out / "staleness.svg").write_text(picture(table))
     print(markdown(table))

@@ -27,13 +27,15 @@ awk 'BEGIN { srand(3); for (i = 0; i < 240; ++i) { a = rand() - 0.5; b = rand() 
   fail "exit code $?"
 [[ $(summary phase) == DONE && $(summary samples) == 720 ]] || fail "it is not done"
 [[ $(summary device) == "program: "* ]] || fail "the device is not the program's"
-grep -q "initial_weights: \"$out/initial.safetensors\"" "$out/job.textproto" || fail "the weights are not kept"
+grep -q "initial_weights: \"$out/initial.safetensors\"" "$out/job.textproto" ||
+  fail "the weights are not kept"
 grep -q 'name: "dense1.weight"' "$out/job.textproto" || fail "the model is not in the job"
 [[ -s $out/model.safetensors ]] || fail "there are no weights"
 [[ ! -e $out/logs/evaluator.log ]] || fail "an evaluator was started, and there is no test set"
 [[ -z $(compgen -G "$TMPDIR/catchment-program-*/model.textproto") ]] || fail "the description was left behind"
 
-"$catchment" train --resume --program="$program" --set epochs=5 --out="$out" >"$log" 2>&1 || fail "exit code $?"
+"$catchment" train --resume --program="$program" --set epochs=5 --out="$out" >"$log" 2>&1 ||
+  fail "exit code $?"
 [[ $(summary phase) == DONE && $(summary samples) == 1200 ]] || fail "it did not go on"
 
 echo 'epochs: 2 batch_size: 24 algorithm { preset: "easgd" }' >"$TEST_TMPDIR/job.textproto"
@@ -43,12 +45,14 @@ TEST_SAMPLES=1 "$catchment" train "$TEST_TMPDIR/job.textproto" --program="$progr
 [[ $(summary test_loss) != None ]] || fail "the program did not score the weights"
 
 # For daemons that are started one by one.
-"$catchment" validate --program="$program" --set epochs=2 --write="$TEST_TMPDIR/written.textproto" >"$log" 2>&1 ||
+"$catchment" validate --program="$program" --set epochs=2 --write="$TEST_TMPDIR/written.textproto" >"$log" \
+  2>&1 ||
   fail "exit code $?"
 grep -q "started with a program" "$log" || fail "the model is not explained"
 grep -q "initial_weights: \"$TEST_TMPDIR/written.textproto.safetensors\"" "$TEST_TMPDIR/written.textproto" ||
   fail "the job does not name its weights"
-"$catchment" train "$TEST_TMPDIR/written.textproto" --program="$program" --overwrite --out="$out" >"$log" 2>&1 ||
+"$catchment" train "$TEST_TMPDIR/written.textproto" --program="$program" --overwrite --out="$out" >"$log" \
+  2>&1 ||
   fail "exit code $?"
 [[ $(summary samples) == 480 ]] || fail "the job that was written is another"
 
@@ -58,12 +62,16 @@ TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "
 [[ $(grep -c '"done": true' "$TEST_TMPDIR/compared/report.json") -eq 2 ]] || fail "the comparison lacks a run"
 TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
 grep -q "2 of 2 runs are already done" "$log" || fail "what was done was done again"
-"${compare[@]}" --algorithms=sync,downpour --overwrite >"$log" 2>&1 && fail "runs were compared without a test set"
+"${compare[@]}" --algorithms=sync,downpour --overwrite >"$log" 2>&1 &&
+  fail "runs were compared without a test set"
 grep -q "pass a test set to join()" "$log" || fail "it does not say what is missing"
 
-"$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a program without a model was taken"
-grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" || fail "no reason"
-"$catchment" train --program="echo a hint; exit 3" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a failure was taken"
+"$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
+  fail "a program without a model was taken"
+grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" ||
+  fail "no reason"
+"$catchment" train --program="echo a hint; exit 3" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
+  fail "a failure was taken"
 if ! grep -q 'ended (exit code 3)' "$log" || ! grep -q 'a hint' "$log"; then
   fail "the program's message is not shown"
 fi

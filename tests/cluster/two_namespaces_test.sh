@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The commands of deploy/README.md for two hosts, taken from that page and run in two network namespaces that are joined
-# by a pair of virtual interfaces, as node0 and node1.
+# The commands of deploy/README.md for two hosts, taken from that page and run in two network namespaces that
+# are joined by a pair of virtual interfaces, as node0 and node1.
 #
 # The job is a small one that needs no data, in the place of the page's. CATCHMENT_NETNS_JOB: another job
 # file, and CATCHMENT_NETNS_SECONDS: how long it may take, for a full run by hand.

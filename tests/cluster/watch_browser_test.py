@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`catchment watch` in Chromium: one page, which is opened once, shows a job that loses a worker, goes on, and ends with its
-report.
+"""`catchment watch` in Chromium: one page, which is opened once, shows a job that loses a worker, goes on,
+and ends with its report.
 
     bazel test //tests/cluster:watch_browser_test
 
@@ -30,7 +30,8 @@ def samples(text):
 
 
 def status(out):
-    done = subprocess.run([CATCHMENT, "status", out, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run([CATCHMENT, "status", out, "--json"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
@@ -48,11 +49,13 @@ def check(directory, processes):
         wait_for("two workers on the page", lambda: "workers: 2 of 2" in page.text() and samples(page.text()))
         pid = status(out)["workers"][1]["pid"]
         os.kill(pid, signal.SIGKILL)
-        wait_for("the loss as an event", lambda: re.search(r"worker 1 \(\S+:%d\)[^\n]*(lost|left)" % pid, page.text()))
+        wait_for("the loss as an event", lambda: re.search(r"worker 1 \(\S+:%d\)[^\n]*(lost|left)" % pid,
+                                                           page.text()))
         before = samples(page.text())
         wait_for("more samples after the loss", lambda: samples(page.text()) > before)
         subprocess.run([CATCHMENT, "stop", out], check=True, stdout=subprocess.DEVNULL)
-        wait_for("the report", lambda: page.evaluate("location.pathname") == "/report" and "How to repeat it" in page.text())
+        wait_for("the report", lambda: page.evaluate("location.pathname") == "/report" and
+                 "How to repeat it" in page.text())
         pictures = page.evaluate("document.querySelectorAll('svg').length")
         if not pictures:
             sys.exit("FAILED: the report has no picture")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Breaks every rule, one line at a time, and reports which breaks no test notices: its arithmetic is made another,
-or a statement is left out.
+"""Breaks every rule, one line at a time, and reports which breaks no test notices: its arithmetic is made
+another, or a statement is left out.
 
-Works on a copy of the tree, so the tree itself is never broken. A break is tried against the test that bears the
-rule's name first, then against those next to it, then against the conformance suite, until one notices. A survivor
-is a break that all of them let pass: either a test is missing, or the line makes no difference, which
-tests/conformance/survivors.md then explains.
+Works on a copy of the tree, so the tree itself is never broken. A break is tried against the test that bears
+the rule's name first, then against those next to it, then against the conformance suite, until one notices. A
+survivor is a break that all of them let pass: either a test is missing, or the line makes no difference,
+which tests/conformance/survivors.md then explains.
 
     tests/conformance/mutate.py                        everything: some hundred breaks, an hour on 2 cores
     tests/conformance/mutate.py --only gap_aware gate  files whose path has one of these in it
@@ -22,14 +22,16 @@ import tempfile
 import time
 from pathlib import Path
 
-COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation", "momentum_control",
+COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation",
+                 "momentum_control",
                  "open_loop_momentum", "staleness_factor", "step_bound")
 QUORUM = ["//tests/server:quorum_test", "//tests/server:shard_quorum_test"]
 
 # Folder, file, or path without a suffix, of rules -> the tests next to it.
 RULES = {
     **{f"server/rules/{name}": ["//tests/server/compensation/..."] for name in COMPENSATIONS},
-    **{f"server/rules/{name}": ["//tests/server/rules/..."] for name in ("accrued_gradient", "elastic_difference", "rule")},
+    **{f"server/rules/{name}": ["//tests/server/rules/..."] for name in ("accrued_gradient",
+                                                                         "elastic_difference", "rule")},
     "server/shard/momentum_log": ["//tests/server/compensation/..."],
     "optim": ["//tests/optim/..."],
     "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test", *QUORUM],
@@ -40,7 +42,8 @@ RULES = {
     "common/codec": ["//tests/common/codec/..."],
     "common/job/worker_scaling.cc": ["//tests/server:worker_scaling_test"],
     "worker/algorithms": ["//tests/worker/algorithms/..."],
-    "common/job/learning_rate.cc": ["//tests/common/job:learning_rate_test", "//tests/common/job:learning_rate_golden_test"],
+    "common/job/learning_rate.cc": ["//tests/common/job:learning_rate_test",
+                                    "//tests/common/job:learning_rate_golden_test"],
 }
 SUITE = ["//tests/conformance/..."]
 
@@ -48,7 +51,8 @@ SUITE = ["//tests/conformance/..."]
 BREAKS = [
     (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " / "), (r" / ", " * "),
     (r" \+= ", " -= "), (r" -= ", " += "),
-    (r" < ", " >= "), (r" <= ", " > "), (r" > ", " <= "), (r" >= ", " < "), (r" == ", " != "), (r" != ", " == "),
+    (r" < ", " >= "), (r" <= ", " > "), (r" > ", " <= "), (r" >= ", " < "), (r" == ", " != "), (r" != ", " "
+                                                                                                         "== "),
     (r" && ", " || "), (r" \|\| ", " && "),
     (r"std::min\b", "std::max"), (r"std::max\b", "std::min"), (r"std::(f?abs)\(", r"-std::\1("),
     (r"\b1 - ", "2 - "), (r"= -(?=[a-z])", "= "),
@@ -64,7 +68,8 @@ STATEMENT = re.compile(r"^ +(?!(return|break|continue|using|const|constexpr|stat
 
 def is_statement(before, line):
     whole = all(line.count(a) == line.count(b) for a, b in ("()", "{}", "[]"))
-    return whole and re.search(r"[;{}:]$|^#pragma", before.strip()) and STATEMENT.search(line) and '"' not in line
+    return whole and re.search(r"[;{}:]$|^#pragma",
+                               before.strip()) and STATEMENT.search(line) and '"' not in line
 
 
 def breaks_of(path):
@@ -88,8 +93,10 @@ def without_spaces(line):
 def lines_at(tree, commit):
     """Returns the lines of all C++ files at a commit, without spaces and comments."""
     def git(*arguments):
-        return subprocess.run(["git", *arguments], cwd=tree, check=True, capture_output=True).stdout.decode(errors="replace")
-    names = [name for name in git("ls-tree", "-r", "--name-only", commit).splitlines() if name.endswith((".cc", ".h"))]
+        return subprocess.run(["git", *arguments], cwd=tree, check=True,
+                              capture_output=True).stdout.decode(errors="replace")
+    names = [name for name in git("ls-tree", "-r", "--name-only", commit).splitlines()
+             if name.endswith((".cc", ".h"))]
     return {without_spaces(line) for name in names for line in git("show", f"{commit}:{name}").splitlines()}
 
 
@@ -118,24 +125,28 @@ def bazel_test(root, targets, *options):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if done.returncode == 0:
         return ""
-    failed = re.findall(r"^(//\S+) +(?:\(cached\) )?(?:FAILED|TIMEOUT)", done.stdout + done.stderr, re.MULTILINE)
+    failed = re.findall(r"^(//\S+) +(?:\(cached\) )?(?:FAILED|TIMEOUT)", done.stdout + done.stderr,
+                        re.MULTILINE)
     if not failed and "C++ compilation of rule" not in done.stderr:
         sys.exit(done.stdout + done.stderr)
     return ", ".join(failed) or "the compiler"
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(description=__doc__,
+                                        formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--only", nargs="*", default=[""], help="parts of paths")
     arguments.add_argument("--copy", help="where the copy of the tree is made, and stays")
-    arguments.add_argument("--since", metavar="COMMIT", help="break only lines that are newer than this commit")
+    arguments.add_argument("--since", metavar="COMMIT", help="break only lines that are newer than this "
+                                                             "commit")
     arguments.add_argument("--list", action="store_true", help="break nothing")
     options = arguments.parse_args()
 
     tree = Path(__file__).resolve().parents[2]
     old = lines_at(tree, options.since) if options.since else set()
     plan = [(file.relative_to(tree), tests, b) for file, tests in sources(tree)
-            if any(part in str(file) for part in options.only) for b in breaks_of(file) if without_spaces(b[1]) not in old]
+            if any(part in str(file) for part in options.only) for b in breaks_of(file)
+            if without_spaces(b[1]) not in old]
     if options.list:
         for file, _, (number, line, broken) in plan:
             print(f"{file}:{number + 1}\n  {line.strip()}\n  {broken.strip()}")
@@ -143,7 +154,8 @@ def main():
         return 0
 
     copy = Path(options.copy or Path(tempfile.mkdtemp(prefix="mutate_")) / tree.name)
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=tree, check=True, capture_output=True).stdout.decode()
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=tree, check=True,
+                           capture_output=True).stdout.decode()
     for name in filter(None, files.split("\0")):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(tree / name, copy / name)

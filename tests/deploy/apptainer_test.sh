@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# deploy/apptainer/catchment.def: built by Apptainer with a base made by debootstrap in place of a registry's; then the
-# image's own test, and training with its programs.
+# deploy/apptainer/catchment.def: built by Apptainer with a base made by debootstrap in place of a registry's;
+# then the image's own test, and training with its programs.
 #
 #   bazel test //tests/deploy:apptainer_test
 #
-# As root on Debian, with a package mirror. Apptainer runs in a root of Debian unstable, the only suite that has it.
-# Installs debootstrap where it is missing. Everything is in a temporary directory and in separate namespaces.
+# As root on Debian, with a package mirror. Apptainer runs in a root of Debian unstable, the only suite that
+# has it. Installs debootstrap where it is missing. Everything is in a temporary directory and in separate
+# namespaces.
 set -euo pipefail
 
 fail() {
@@ -43,7 +44,7 @@ if [[ ${1:-} != --inside ]]; then
   exit
 fi
 
-# ----------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 # enter ROOT: it becomes the root of this process's mounts. Apptainer does not run below a chroot.
 enter() {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The bundle on other systems than the one that it was made on: Debian 11, whose C library is older (2.31), Debian 13,
-# whose C library is newer (2.41), and a root that holds nothing but a static BusyBox. On each: a server and
-# workers with TLS that find each other by the names of DNS, of /etc/hosts, and of a module of the system for the C
-# library (Debian 13's needs a newer one); training on MNIST; `catchment status`; and a library of the system that the
-# program opens.
+# The bundle on other systems than the one that it was made on: Debian 11, whose C library is older (2.31),
+# Debian 13, whose C library is newer (2.41), and a root that holds nothing but a static BusyBox. On each: a
+# server and workers with TLS that find each other by the names of DNS, of /etc/hosts, and of a module of the
+# system for the C library (Debian 13's needs a newer one); training on MNIST; `catchment status`; and a
+# library of the system that the program opens.
 #
 #   bazel test //tests/deploy:bundle_roots_test
 #
-# As root on Debian, with a package mirror and MNIST in $CATCHMENT_DATA. Installs debootstrap and busybox-static where
-# they are missing. A system whose suite the mirror does not have (Debian 10 is on archives only) is skipped.
+# As root on Debian, with a package mirror and MNIST in $CATCHMENT_DATA. Installs debootstrap and
+# busybox-static where they are missing. A system whose suite the mirror does not have (Debian 10 is on
+# archives only) is skipped.
 set -euo pipefail
 
 readonly packages=(debootstrap busybox-static)
@@ -61,7 +62,7 @@ if [[ ${1:-} != --inside ]]; then
   exit
 fi
 
-# ----------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 readonly work=$2
 # tls ROLE: sets tls, the flags of a process with this role.
@@ -147,7 +148,8 @@ sys.exit(summary["phase"] != "DONE" or summary["test_accuracy"] < float(sys.argv
   echo "$name: $output"
 }
 
-# try_plugin [VARIABLE=VALUE]...: training with a library of the system, libapt-pkg, in place of the CUDA plugin.
+# try_plugin [VARIABLE=VALUE]...: training with a library of the system, libapt-pkg, in place of the CUDA
+# plugin.
 try_plugin() {
   local library
   library=$(cd "$root" && ls usr/lib/x86_64-linux-gnu/libapt-pkg.so.?.0)
@@ -156,8 +158,9 @@ try_plugin() {
   expect_status 1
 }
 
-# A library of an older system, and others that it needs and only the system has, are found by the system's list of
-# libraries (ldconfig) and in LD_LIBRARY_PATH, and work beside the bundle's C library, as a GPU's driver must.
+# A library of an older system, and others that it needs and only the system has, are found by the system's
+# list of libraries (ldconfig) and in LD_LIBRARY_PATH, and work beside the bundle's C library, as a GPU's
+# driver must.
 try_system_library() {
   local needed
   try_plugin

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deploy/bundle.sh, and its bundle: moved to a folder with spaces in its name, in a root that holds nothing else (no C
-# library), with an empty environment. If another root cannot be created, that part reports this and is skipped.
-# tests/deploy/bundle_roots_test.sh takes it to other systems.
+# deploy/bundle.sh, and its bundle: moved to a folder with spaces in its name, in a root that holds nothing
+# else (no C library), with an empty environment. If another root cannot be created, that part reports this
+# and is skipped. tests/deploy/bundle_roots_test.sh takes it to other systems.
 set -euo pipefail
 source tests/deploy/check.sh
 source tests/deploy/root.sh
@@ -22,7 +22,8 @@ expect_output "no such flag: --frobnicate"
 # A program that lacks a library is not bundled.
 broken=$TEST_TMPDIR/broken
 mkdir -p "$broken"/{cli,server,worker,kernels/cuda}
-for file in cli/catchment server/catchment_server worker/catchment_worker kernels/cuda/libcatchment_cuda.so; do
+for file in cli/catchment server/catchment_server worker/catchment_worker \
+  kernels/cuda/libcatchment_cuda.so; do
   cp -L "$file" "$broken/$file"
 done
 chmod u+w "$broken/server/catchment_server"
@@ -45,8 +46,10 @@ tar -xzf "$bundle" -C "$root/opt"
 mv "$root"/opt/catchment-* "$moved"
 ln -s "..$place/bin/catchment" "$root/path/catchment"
 for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc++.so.1.51 lib/libc.so.6 \
-            lib/ld-linux-x86-64.so.2 LICENSE README.md CHANGELOG.md VERSION LIBRARIES licenses/libgrpc29 licenses/libc6 \
-            examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh docs/python.md docs/figures/watch.png \
+            lib/ld-linux-x86-64.so.2 LICENSE README.md CHANGELOG.md VERSION LIBRARIES licenses/libgrpc29 \
+            licenses/libc6 \
+            examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh docs/python.md \
+            docs/figures/watch.png \
             share/bash-completion/completions/catchment_worker share/zsh/site-functions/_catchment \
             share/man/man1/catchment.1; do
   expect_true "$file is in the bundle" test -s "$moved/$file"
@@ -110,7 +113,8 @@ done
 run in_root catchment validate /nowhere.textproto
 expect_status 1
 expect_output "/nowhere.textproto"
-run in_root catchment train "$job" --set "data.drawn_digits={train_samples: 256, test_samples: 64}" --servers=2 \
+run in_root catchment train "$job" --set "data.drawn_digits={train_samples: 256, test_samples: 64}" \
+  --servers=2 \
   --workers=2 --out=/work/out
 expect_status 0
 run cat "$root/work/out/summary.json"

@@ -19,7 +19,8 @@ fail() {
 install_missing() {
   if command -v buildah && command -v debootstrap; then return; fi >/dev/null
   if apt-get --quiet update; then
-    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" && return
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" &&
+      return
   fi
   fail "could not install ${packages[*]}"
 }
@@ -47,7 +48,8 @@ if [[ ${1:-} != --inside ]]; then
   trap clean_up EXIT
   tar -xzf deploy/catchment.tar.gz -C "$work"
   mv "$work"/catchment-* "$work/catchment"
-  debootstrap --variant=minbase --include=bash bookworm "$work/debian" "$(mirror)" >"$work/debootstrap.log" 2>&1 ||
+  debootstrap --variant=minbase --include=bash bookworm "$work/debian" "$(mirror)" >"$work/debootstrap.log" \
+    2>&1 ||
     { tail "$work/debootstrap.log"; fail "debootstrap"; }
   unshare --mount --net --pid --ipc --fork --kill-child --mount-proc bash "$0" --inside "$work" &
   inside=$!
@@ -56,7 +58,7 @@ if [[ ${1:-} != --inside ]]; then
   exit 0
 fi
 
-# ----------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 readonly work=$2
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs HOME=$work/home TMPDIR=$work/tmp

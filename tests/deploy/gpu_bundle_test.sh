@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/gpu_bundle.sh, and what its run.sh does: where no GPU is, with a plugin that computes on the processor, and where
-# kernels fail.
+# deploy/gpu_bundle.sh, and what its run.sh does: where no GPU is, with a plugin that computes on the
+# processor, and where kernels fail.
 #
 #   gpu_bundle_test.sh PLUGIN    the PTX of the kernels on the processor, or without nvcc the layers in plain loops
 set -euo pipefail
@@ -66,7 +66,8 @@ while [[ \$1 == --* ]]; do shift; done
 exec "\$@"
 END
 done
-run env CATCHMENT_DATA=/nowhere PATH="$stubs:$PATH" "$here/run.sh" --plugin="$plugin" --out="$results" --minutes=$minutes
+run env CATCHMENT_DATA=/nowhere PATH="$stubs:$PATH" "$here/run.sh" --plugin="$plugin" --out="$results" \
+  --minutes=$minutes
 expect_status 0
 expect_output "training, mnist_cnn, 1 worker: passed"
 expect_output "speed, resnet50, BFLOAT16, batch 4: not run takes too long on a processor"
@@ -78,10 +79,12 @@ expect_row profile 1 0 0
 expect_row training 12 0 0
 expect_output "nothing here is of a GPU"
 for tool in memcheck racecheck; do
-  expect_true "$tool ran layers" grep -q "^compute-sanitizer --tool=$tool .*/bin/layers_test .*LstmOnDevice" "$calls"
+  expect_true "$tool ran layers" grep -q "^compute-sanitizer --tool=$tool .*/bin/layers_test .*LstmOnDevice" \
+    "$calls"
 done
 expect_true "ncu ran a step" grep -q "^ncu .*/bin/train_speed" "$calls"
-for log in nvidia-smi libraries layers_test sanitizer_memcheck ncu speed_hep_lstm_TF32 train_mnist_cnn_4_FLOAT32; do
+for log in nvidia-smi libraries layers_test sanitizer_memcheck ncu speed_hep_lstm_TF32 \
+  train_mnist_cnn_4_FLOAT32; do
   expect_true "$log.log was kept" test -e "$results/$log.log"
 done
 
@@ -91,8 +94,8 @@ expect_status 0
 expect_row training 0 0 12
 expect_row speed 0 0 1
 
-# A kernel that fails is named at the second try, and the steps after it run. What fails ends the program, so its later tests
-# run in another.
+# A kernel that fails is named at the second try, and the steps after it run. What fails ends the program, so
+# its later tests run in another.
 if [[ $plugin == *on_ptx* ]]; then
   run env CATCHMENT_PTX_FAULT=MaxPool "$here/run.sh" --plugin="$plugin" --out="$results" --parts=tests,speed \
     --minutes=$minutes

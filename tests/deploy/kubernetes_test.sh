@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The manifests of `catchment manifests`: checked against Kubernetes' schemas, and run: every Pod as a local
 # process with the names, commands, environment, user, root, volumes, probes and grace period that its
-# manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's container killed, and
-# with each of them and a worker deleted, with TLS, with data of a claim, and as a JobSet. Then `catchment compare --launcher=kubectl` makes,
-# applies and collects such runs, with a kubectl of this test that renders with the real one and has those processes in place
-# of a cluster.
+# manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's
+# container killed, and with each of them and a worker deleted, with TLS, with data of a claim, and as a
+# JobSet. Then `catchment compare --launcher=kubectl` makes, applies and collects such runs, with a kubectl of
+# this test that renders with the real one and has those processes in place of a cluster.
 #
 #   bazel test //tests/deploy:kubernetes_test
 #
@@ -27,7 +27,8 @@ install_missing() {
   /usr/bin/python3 -c "import ensurepip" 2>/dev/null || packages+=(python3-venv)
   [[ ${#packages[@]} -gt 0 ]] || return 0
   if apt-get --quiet update; then
-    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" && return
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" &&
+      return
   fi
   fail "could not install ${packages[*]}"
 }
@@ -54,20 +55,22 @@ check_schemas() {
     { cat "$work/pip.log"; fail "could not install kubernetes-validate"; }
   make "$work/digits.textproto" "$work/plain.yaml"
   make "$work/digits.textproto" "$work/gpu.yaml" --set device=CUDA --data_claim=mnist --namespace=research
-  make "$work/digits.textproto" "$work/one_node.yaml" --one_node --tls_secret=certs --storage_class=standard --evaluators=0
+  make "$work/digits.textproto" "$work/one_node.yaml" --one_node --tls_secret=certs --storage_class=standard \
+    --evaluators=0
   for name in plain gpu one_node; do
     "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/$name.yaml" ||
       fail "$name does not fit Kubernetes $schema_version"
   done
   # The check sees what is wrong.
   sed 's/podManagementPolicy/podManagmentPolicy/' "$work/plain.yaml" >"$work/wrong.yaml"
-  if "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/wrong.yaml" >/dev/null 2>&1; then
+  if "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/wrong.yaml" >/dev/null \
+    2>&1; then
     fail "the schema check sees no misspelt field"
   fi
 }
 
-# make_secrets DIR: what cert-manager would make for the job `catchment`, and a secret `certs` of make_certs.sh's files for
-# the job `fast`.
+# make_secrets DIR: what cert-manager would make for the job `catchment`, and a secret `certs` of
+# make_certs.sh's files for the job `fast`.
 make_secrets() {
   local role
   "$work/catchment/deploy/make_certs.sh" "$1" catchment-server-0.catchment-servers catchment-server-1.catchment-servers \
@@ -180,7 +183,8 @@ patches:
 END
   # shellcheck disable=SC2054  # the algorithms are one argument
   command=(env PATH="$work/bin:$PATH" "$work/catchment/bin/catchment" compare "$work/steps.textproto" --launcher=kubectl
-    --image=registry.example/catchment:0.1.0 --overlay="$work/overlay" --algorithms=downpour,easgd --workers=2 --servers=2
+    --image=registry.example/catchment:0.1.0 --overlay="$work/overlay" --algorithms=downpour,easgd \
+      --workers=2 --servers=2
     --seeds=1 --stall_seconds=100 --out="$work/out-compare")
   echo "== compare"
   "${command[@]}" >"$log" 2>&1 &
@@ -192,7 +196,8 @@ END
   kill -KILL "$pid"
   wait "$pid" || true
   timeout 400 "${command[@]}" >"$log" 2>&1 || fail "compare: $(cat "$log")"
-  [[ $(grep -c "is already in the cluster" "$log") -eq 1 ]] || fail "compare does not find the run that it has applied"
+  [[ $(grep -c "is already in the cluster" "$log") -eq 1 ]] ||
+    fail "compare does not find the run that it has applied"
   [[ $(grep -c "applied;" "$log") -eq 1 ]] || fail "compare does not apply the other run alone: $(cat "$log")"
   for run in downpour easgd; do
     run=$work/out-compare/runs/$run-2-workers-seed-1
@@ -235,7 +240,8 @@ END
 check_schemas
 # recovered RUN NUMBER: whether the job has gone back to a checkpoint so many times.
 recovered() {
-  grep -q "\"recoveries\": $2," "$work/$1/volumes/claim-catchment-out/summary.json" || fail "$1: not $2 recoveries"
+  grep -q "\"recoveries\": $2," "$work/$1/volumes/claim-catchment-out/summary.json" ||
+    fail "$1: not $2 recoveries"
 }
 digits=$work/digits.textproto
 in_cluster run "$digits" "--set epochs=10 --metrics_port=9100" --exec=catchment-server-0

@@ -55,7 +55,8 @@ run deploy/make_certs.sh --discard_authority_key --days=2 "$certs" node1
 expect_status 0
 [[ ! -e $certs/ca.key ]] || fail "the authority's key is there"
 expect_true "is valid under its own authority" verify worker
-if openssl x509 -checkend 180000 -noout -in "$certs/worker.crt" >/dev/null; then fail "is valid for more than two days"; fi
+if openssl x509 -checkend 180000 -noout -in "$certs/worker.crt" \
+  >/dev/null; then fail "is valid for more than two days"; fi
 
 run deploy/make_certs.sh
 expect_status 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every program on emulated processors: without AVX2 it says so in one line and ends with exit code 1, with AVX2 it
-# runs. Without qemu-user (Debian's package) the test says so and is skipped.
+# Every program on emulated processors: without AVX2 it says so in one line and ends with exit code 1, with
+# AVX2 it runs. Without qemu-user (Debian's package) the test says so and is skipped.
 set -euo pipefail
 source tests/deploy/check.sh
 
@@ -32,10 +32,12 @@ for path in cli/catchment server/catchment_server worker/catchment_worker; do
   # One instruction set of the compiler's choice is enough.
   on Haswell,-bmi2 "$path" --help
   expect_status 1
-  [[ $errors == "$program: this processor lacks BMI2;"* ]] || fail "expected that BMI2 is lacking, got: $errors"
+  [[ $errors == "$program: this processor lacks BMI2;"* ]] ||
+    fail "expected that BMI2 is lacking, got: $errors"
   on Haswell,-xsave "$path" --help
   expect_status 1
-  [[ $errors == "$program: "*"does not enable AVX"* ]] || fail "expected that AVX is not enabled, got: $errors"
+  [[ $errors == "$program: "*"does not enable AVX"* ]] ||
+    fail "expected that AVX is not enabled, got: $errors"
 
   on Haswell "$path" --help
   expect_status 0

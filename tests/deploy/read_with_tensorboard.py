@@ -22,7 +22,8 @@ def main(out):
     print("TensorBoard", version.VERSION, "reads:")
     for tag in scalars:
         points = events.Scalars(tag)
-        print("  %-32s %3d points, the last %g at step %d" % (tag, len(points), points[-1].value, points[-1].step))
+        print("  %-32s %3d points, the last %g at step %d" % (tag, len(points), points[-1].value,
+                                                              points[-1].step))
 
     with open(os.path.join(out, "metrics.jsonl")) as file:
         lines = [json.loads(line) for line in file]
@@ -46,7 +47,8 @@ def main(out):
     counts = summary["staleness_counts"]
     print("  %-32s %3d histograms, the last of %d pushes: %s" %
           ("staleness", len(histograms), last.num, list(zip(last.bucket_limit, last.bucket))))
-    assert len(histograms) == sum(any(shard["pushes_applied"] for shard in line["per_shard"]) for line in lines)
+    assert len(histograms) == sum(any(shard["pushes_applied"] for shard in line["per_shard"])
+                                  for line in lines)
     assert last.num == sum(count for _, count in counts)
     assert last.sum == sum(value * count for value, count in counts)
     assert (last.min, last.max) == (counts[0][0], counts[-1][0])

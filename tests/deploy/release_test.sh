@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/release.sh in a small checkout whose bundle holds a few stand-ins: what it makes, and what it refuses. Building is
-# bundle_test's and wheel_test's.
+# deploy/release.sh in a small checkout whose bundle holds a few stand-ins: what it makes, and what it
+# refuses. Building is bundle_test's and wheel_test's.
 set -euo pipefail
 source tests/deploy/check.sh
 
@@ -86,7 +86,8 @@ output=$(tar -xzOf "$out/catchment-1.2.3-source.tar.gz" catchment-1.2.3/RELEASE 
 expect_output "commit $TEST_BUILT"
 expect_output "Later"
 # As `git get-tar-commit-id` does, which in git 2.39 fails if an earlier system call of its own has failed.
-run python3 -c 'import sys, tarfile; print(tarfile.open(sys.argv[1]).pax_headers["comment"])' "$out/catchment-1.2.3-source.tar.gz"
+run python3 -c 'import sys, tarfile; print(tarfile.open(sys.argv[1]).pax_headers["comment"])' \
+  "$out/catchment-1.2.3-source.tar.gz"
 expect_output "$(git rev-parse HEAD)"
 output=$(python3 -c 'import sys, zipfile; print(zipfile.ZipFile(sys.argv[1]).read("catchment/_bundle/VERSION").decode())' "$out/$wheel")
 expect_output "commit: $TEST_BUILT"

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # For tests that need the rights of root; source it.
 
-# require_rights COMMAND...: skips the test without root, and where the command fails as root: in many containers and
-# chroots root can make no namespaces, mounts or devices. The command does in short what the test relies on.
+# require_rights COMMAND...: skips the test without root, and where the command fails as root: in many
+# containers and chroots root can make no namespaces, mounts or devices. The command does in short what the
+# test relies on.
 require_rights() {
   local why
   [[ $(id -u) -eq 0 ]] || { echo "SKIPPED: needs root"; exit 0; }

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Runs the Pods of rendered manifests as local processes, for tests/deploy/kubernetes_test.sh.
 
-    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD] [--exec=POD]
+    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD]
+    [--exec=POD]
 
-Each Pod has a network namespace, an address and the names that the cluster's DNS would give, the declared commands, arguments,
-environment, user, read-only root and volumes, probes with their periods and thresholds, restarts, and its grace
-period at the end. --kill: once all servers are ready and there is a checkpoint, that Pod's program is killed once.
---kill_container: then all processes of its container are, as where its node runs out of memory. --delete: then that Pod is
-deleted once, as by a drain, and comes again. --exec: then `catchment status` runs in that Pod, as by kubectl exec,
-and at a server's localhost, as through kubectl port-forward, and metrics are read from Pods that declare a port for them.
+Each Pod has a network namespace, an address and the names that the cluster's DNS would give, the declared
+commands, arguments, environment, user, read-only root and volumes, probes with their periods and thresholds,
+restarts, and its grace period at the end. --kill: once all servers are ready and there is a checkpoint, that
+Pod's program is killed once. --kill_container: then all processes of its container are, as where its node
+runs out of memory. --delete: then that Pod is deleted once, as by a drain, and comes again. --exec: then
+`catchment status` runs in that Pod, as by kubectl exec, and at a server's localhost, as through kubectl
+port-forward, and metrics are read from Pods that declare a port for them.
 
-Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
-when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
+Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0 when
+every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
 grace period; prints what went wrong otherwise.
 """
 
@@ -95,8 +97,9 @@ class Pod:
         return env
 
     def check_restarts(self, cluster):
-        """A StatefulSet starts a lost container again where it was, a Job a new Pod in its place, which only Pods that are never
-        started again let it do without counting disruptions. A server has the time to save before it is killed."""
+        """A StatefulSet starts a lost container again where it was, a Job a new Pod in its place, which only
+        Pods that are never started again let it do without counting disruptions. A server has the time to
+        save before it is killed."""
         policy = self.spec.get("restartPolicy", "Always")
         if policy != ("Always" if self.owner == "StatefulSet" else "Never"):
             fail(f"{self.name}: restartPolicy is {policy}")
@@ -140,7 +143,8 @@ class Pod:
                       HOSTS=os.path.join(cluster.work, "hosts"), VOLUMES=self.volumes(cluster),
                       USER_ID=str(self.spec["securityContext"]["runAsUser"]))
         log = open(os.path.join(cluster.work, f"{self.name}.log"), "ab")
-        self.process = subprocess.Popen(["ip", "netns", "exec", self.name, "unshare", "--mount", "--uts", "bash", "-c", LAUNCH, "bash", *command],
+        self.process = subprocess.Popen(["ip", "netns", "exec", self.name, "unshare", "--mount", "--uts",
+                                         "bash", "-c", LAUNCH, "bash", *command],
                                         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=launch)
         self.started = "startupProbe" not in self.container
         self.ready = False
@@ -149,8 +153,10 @@ class Pod:
     def inside(self, command):
         """The command in the container, as the kubelet runs it."""
         user = str(self.spec["securityContext"]["runAsUser"])
-        return ["nsenter", "--target", str(self.process.pid), "--net", "--mount", "--uts", "--root", "--wdns=/",
-                "--setuid", user, "--setgid", user, "env", "-i", *(f"{k}={v}" for k, v in self.env().items()), *command]
+        return ["nsenter", "--target", str(self.process.pid), "--net", "--mount", "--uts", "--root",
+                "--wdns=/",
+                "--setuid", user, "--setgid", user, "env", "-i", *(f"{k}={v}" for k, v in self.env().items()),
+                *command]
 
     def start_probe(self, probe, cluster):
         if "grpc" in probe:
@@ -235,13 +241,15 @@ class Pod:
         self.start_at = now + (BACKOFF * 2 ** (self.restarts - 2) if self.restarts > 1 else 0)
 
     def kill_program(self):
-        """As the kernel does where memory is short: the container's program, not the script that started it."""
+        """As the kernel does where memory is short: the container's program, not the script that started
+        it."""
         pid = self.process.pid
         with open(f"/proc/{pid}/task/{pid}/children") as children:
             os.kill(int(children.read().split()[0]), signal.SIGKILL)
 
     def kill_container(self):
-        """As the kubelet does: all processes of the container, the script that is its first one among them."""
+        """As the kubelet does: all processes of the container, the script that is its first one among
+        them."""
         pids = [self.process.pid]
         for pid in pids:
             with open(f"/proc/{pid}/task/{pid}/children") as children:
@@ -286,7 +294,8 @@ class Cluster:
         name, spec = document["metadata"]["name"], document.get("spec", {})
         if document["kind"] == "StatefulSet":
             for i in range(spec["replicas"]):
-                self.pods.append(Pod(f"{name}-{i}", "StatefulSet", None, spec["serviceName"], spec["template"], 5))
+                self.pods.append(Pod(f"{name}-{i}", "StatefulSet", None, spec["serviceName"],
+                                     spec["template"], 5))
         elif document["kind"] == "Job":
             self.add_job(name, spec, None)
             self.wanted.add(name)
@@ -305,13 +314,15 @@ class Cluster:
                                  spec["backoffLimitPerIndex"]))
 
     def has_names(self, pod):
-        """Whether DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by itself."""
+        """Whether DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by
+        itself."""
         if pod.owner != "StatefulSet":
             return pod.subdomain is not None
         for service in self.of("Service"):
             spec = service["spec"]
             if (service["metadata"]["name"] == pod.subdomain and spec["clusterIP"] == "None"
-                    and spec.get("publishNotReadyAddresses") and spec["selector"].items() <= pod.labels.items()):
+                    and spec.get("publishNotReadyAddresses")
+                and spec["selector"].items() <= pod.labels.items()):
                 return True
         return False
 
@@ -371,7 +382,8 @@ class Cluster:
         run("ip", "link", "set", "pods", "up")
         for i, (pod, address) in enumerate(self.addresses.items()):
             run("ip", "netns", "add", pod)
-            run("ip", "link", "add", f"pod{i}", "master", "pods", "type", "veth", "peer", "name", "eth0", "netns", pod)
+            run("ip", "link", "add", f"pod{i}", "master", "pods", "type", "veth", "peer", "name", "eth0",
+                "netns", pod)
             run("ip", "link", "set", f"pod{i}", "up")
             for words in (("address", "add", address + "/24", "dev", "eth0"), ("link", "set", "eth0", "up"),
                           ("link", "set", "lo", "up")):
@@ -450,7 +462,8 @@ def main():
     flags = dict(argument.split("=", 1) for argument in sys.argv[4:])
     with open(manifests) as file:
         cluster = Cluster(list(yaml.safe_load_all(file)), work, bundle)
-    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"), flags.get("--exec"))
+    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"),
+                flags.get("--exec"))
 
 
 main()

@@ -9,8 +9,8 @@ mkdir "$stubs"
 # Nothing else of the machine may be found: no real sudo, no real apt.
 for tool in bash env awk sed tr cat touch ln; do ln -s "$(command -v "$tool")" "$stubs/$tool"; done
 
-# The packages in $TEST_TMPDIR/lacking are not installed, all others are. Like the real one it fails where it has
-# not heard of all of them.
+# The packages in $TEST_TMPDIR/lacking are not installed, all others are. Like the real one it fails where it
+# has not heard of all of them.
 stub dpkg-query <<END
 shift 2
 status=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/slurm/catchment.sbatch, and `catchment compare --launcher=slurm`, which submits it, on a real Slurm: munge,
-# slurmctld and two slurmd, all on this machine.
+# deploy/slurm/catchment.sbatch, and `catchment compare --launcher=slurm`, which submits it, on a real Slurm:
+# munge, slurmctld and two slurmd, all on this machine.
 #
 #   bazel test //tests/deploy:slurm_test
 #
@@ -28,12 +28,15 @@ await() {
   done
 }
 
-# ------------------------------------------------------------------------------------------ before the namespaces
+# ------------------------------------------------------------------------------------------ before the
+# namespaces
 
 install_missing() {
-  if command -v sbatch && command -v slurmctld && command -v slurmd && command -v munged; then return; fi >/dev/null
+  if command -v sbatch && command -v slurmctld && command -v slurmd &&
+    command -v munged; then return; fi >/dev/null
   if apt-get --quiet update; then
-    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" && return
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" &&
+      return
   fi
   echo "FAILED: could not install ${packages[*]}"
   exit 1
@@ -67,7 +70,8 @@ if [[ ${1:-} != --inside ]]; then
   exit 0
 fi
 
-# ---------------------------------------------------------------------------------------------------- inside them
+# ---------------------------------------------------------------------------------------------------- inside
+# them
 
 readonly work=$2
 readonly bundle=$work/catchment
@@ -236,11 +240,13 @@ expect_summary "$work/out-b" '"phase": "STOPPED"'
 await "no daemon is left" no_daemons
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume=auto "${long[@]}")
 await_training "$job"
-grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
+grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" ||
+  fail "server 1 does not go on from a checkpoint"
 scancel "$job"
 await "no daemon is left" no_daemons
 
-# program TEXT: the number of a process of a bundle's program whose command line has the text; not that of a shell or srun.
+# program TEXT: the number of a process of a bundle's program whose command line has the text; not that of a
+# shell or srun.
 program() { pgrep -f "^[^ ]*bin/catchment_[a-z]* .*$1" | head -n 1; }
 # The time of a step does not depend on the machine, so that the job trains for a minute at least.
 cat >"$work/minute.textproto" <<'END'
@@ -374,7 +380,10 @@ compare=("$bundle/bin/catchment" compare "$work/minute.textproto" --launcher=slu
   --workers=2 --seeds=1 --search=none --servers=2 --budget=samples:3000 --out="$work/out-compare")
 # twice TEXT FILE: whether two lines of a file have the text.
 twice() { [[ $(grep -cF "$1" "$2" 2>/dev/null) -eq 2 ]]; }
-both_run() { [[ $(squeue --noheader --states=running --name=downpour-2-workers-seed-1,easgd-2-workers-seed-1 | wc -l) -eq 2 ]]; }
+both_run() {
+  local names=downpour-2-workers-seed-1,easgd-2-workers-seed-1
+  [[ $(squeue --noheader --states=running --name="$names" | wc -l) -eq 2 ]]
+}
 gone() { ! kill -0 "$1" 2>/dev/null; }
 scontrol update PartitionName=main State=DOWN
 "${compare[@]}" >"$work/compare-1.log" 2>&1 &
@@ -390,7 +399,8 @@ scontrol update PartitionName=main State=UP
 await "both runs are started" both_run
 lose_node n2
 await "both runs are submitted again" twice "submitted as Slurm job" "$work/compare-2.log"
-twice "was lost (NODE_FAIL)" "$work/compare-2.log" || fail "the loss is not named: $(cat "$work/compare-2.log")"
+twice "was lost (NODE_FAIL)" "$work/compare-2.log" ||
+  fail "the loss is not named: $(cat "$work/compare-2.log")"
 start_node n2
 await "the comparison ends" gone "$pid"
 wait "$pid" || fail "the comparison: exit code $?: $(cat "$work/compare-2.log")"
@@ -403,28 +413,35 @@ assert all(run["done"] and run["samples"] >= 3000 for run in runs.values()), run
 assert report["machine"] is None, report["machine"]
 END
 for run in downpour easgd; do
-  expect_summary "$work/out-compare/runs/$run-2-workers-seed-1" '"phase": "DONE"' '"workers": 2' '"servers": 2'
-  [[ ! -e $work/out-compare/runs/$run-2-workers-seed-1/checkpoints ]] || fail "the checkpoints of $run are still there"
+  expect_summary "$work/out-compare/runs/$run-2-workers-seed-1" '"phase": "DONE"' '"workers": 2' \
+    '"servers": 2'
+  [[ ! -e $work/out-compare/runs/$run-2-workers-seed-1/checkpoints ]] ||
+    fail "the checkpoints of $run are still there"
 done
-timeout "$patience" "${compare[@]}" >"$work/compare-3.log" 2>&1 || fail "started again: $(cat "$work/compare-3.log")"
+timeout "$patience" "${compare[@]}" >"$work/compare-3.log" 2>&1 ||
+  fail "started again: $(cat "$work/compare-3.log")"
 says "$work/compare-3.log" "2 of 2 runs are already done" || fail "it does not say what was there"
 says "$work/compare-3.log" "submitted as" && fail "a run that was done was submitted again"
 await "no daemon is left" no_daemons
 
 echo "== a comparison with a GPU for each worker, on as many nodes as that needs"
 timeout "$patience" "$bundle/bin/catchment" compare "$digits" --launcher=slurm --nodes=2 --gpus-per-node=2 \
-  --algorithms=sync --workers=1,4 --seeds=1 --search=none --budget=samples:2000 --set device=CPU --out="$work/out-compare-gpu" >"$work/compare-gpu.log" 2>&1 ||
+  --algorithms=sync --workers=1,4 --seeds=1 --search=none --budget=samples:2000 --set device=CPU \
+  --out="$work/out-compare-gpu" >"$work/compare-gpu.log" 2>&1 ||
   fail "$(cat "$work/compare-gpu.log")"
 for workers in 1 4; do
-  expect_summary "$work/out-compare-gpu/runs/sync-$workers-workers-seed-1" '"phase": "DONE"' "\"workers\": $workers"
+  expect_summary "$work/out-compare-gpu/runs/sync-$workers-workers-seed-1" '"phase": "DONE"' \
+    "\"workers\": $workers"
 done
 [[ $(grep -c '"done": true' "$work/out-compare-gpu/report.json") -eq 2 ]] || fail "the report lacks a run"
 
 echo "== a comparison in a directory that the nodes do not see ends with the remedy"
 mkdir "$work/private"
 # shellcheck disable=SC2016  # the inner shell expands its arguments
-timeout "$patience" unshare --mount bash -c 'mount -t tmpfs private "$1" && shift && exec "$@"' - "$work/private" \
-  "${compare[@]}" --out="$work/private/out" >"$work/compare-4.log" 2>&1 && fail "it takes a directory that is not shared"
+timeout "$patience" unshare \
+  --mount bash -c 'mount -t tmpfs private "$1" && shift && exec "$@"' - "$work/private" \
+  "${compare[@]}" --out="$work/private/out" >"$work/compare-4.log" 2>&1 &&
+  fail "it takes a directory that is not shared"
 says "$work/compare-4.log" "choose an --out on a file system that this machine and all nodes share" ||
   fail "the reason is not named: $(cat "$work/compare-4.log")"
 echo PASSED

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a job with the units of deploy/systemd, kills its processes, and starts them again by the rules of the units.
+"""Trains a job with the units of deploy/systemd, kills its processes, and starts them again by the rules of
+the units.
 
-The test does what systemd does with a unit: it reads EnvironmentFile=, expands ExecStart=, and decides by Restart=,
-RestartSec=, StartLimitIntervalSec= and StartLimitBurst= (systemd.service(5), systemd.unit(5)). Real systemd is not started:
-as the first process of a namespace it would clean this machine's /tmp.
+The test does what systemd does with a unit: it reads EnvironmentFile=, expands ExecStart=, and decides by
+Restart=, RestartSec=, StartLimitIntervalSec= and StartLimitBurst= (systemd.service(5), systemd.unit(5)). Real
+systemd is not started: as the first process of a namespace it would clean this machine's /tmp.
 """
 
 import os
@@ -105,7 +106,8 @@ class Unit:
         self.result = ("clean" if code == 0 or (code < 0 and -code in CLEAN_SIGNALS) else
                        "signal" if code < 0 else "code")
         again = self.result in RESTARTS[self.last("Restart")]
-        print(f"{self.name} ended with {code}" + (f"; started again in {self.last('RestartSec')} s" if again else ""))
+        print(f"{self.name} ended with {code}" + (f"; started again in {self.last('RestartSec')} s" if again
+                                                  else ""))
         if again:
             self.start_at = time.monotonic() + self.seconds("RestartSec")
 
@@ -153,7 +155,8 @@ class Host:
                    f"SERVERS={self.servers}\nFLAGS=--out={self.out} --threads=1\n")
 
     def add(self, unit, name, instance, etc):
-        self.units.append(Unit(os.path.join("deploy/systemd", unit), name, instance, os.path.join(self.work, etc),
+        self.units.append(Unit(os.path.join("deploy/systemd", unit), name, instance, os.path.join(self.work,
+                                                                                                  etc),
                                os.path.join(self.work, name + ".log")))
 
     def start(self, samples):
@@ -224,12 +227,14 @@ def main():
         host.run_until(lambda: master.says("the master was lost at version"), "the master is back")
         host.kill(worker)
 
-        print("== away for longer than faults.connect_timeout_seconds: the job fails, and continues with the server")
+        print("== away for longer than faults.connect_timeout_seconds: the job fails, and continues with the "
+              "server")
         starts = master.num_starts
         server.settings["RestartSec"].append("15")
         host.kill(server)
         host.run_until(lambda: master.num_starts > starts, "the master is started again after its failure")
-        host.run_until(lambda: all(u.process is None and u.result == "clean" for u in host.units), "the job is done")
+        host.run_until(lambda: all(u.process is None and u.result == "clean" for u in host.units), "the job "
+                                                                                                   "is done")
         host.expect_summary('"phase": "DONE"', f'"samples": {2 * STEPS}')
         if worker.num_starts < 2:
             fail("the worker was not started again")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What --version says: the commit of the sources, which common/bazel/workspace_status.sh finds, and the CUDA plugin.
+# What --version says: the commit of the sources, which common/bazel/workspace_status.sh finds, and the CUDA
+# plugin.
 set -uo pipefail
 source tests/deploy/check.sh
 
@@ -24,7 +25,8 @@ echo '$Format:%H$' >"$tree/common/bazel/commit"
 run "$tree/$script"
 expect_no_output BUILD_SCM_REVISION
 
-(cd "$tree" && git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm first) || fail "git"
+(cd "$tree" && git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm first) ||
+  fail "git"
 commit=$(git -C "$tree" rev-parse --short=12 HEAD)
 run "$tree/$script"
 expect_true "the commit, and not: $output" test "$output" = "BUILD_SCM_REVISION $commit"

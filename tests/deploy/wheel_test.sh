@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/wheel.sh, and its wheel: what an installer makes of it, and a training with it alone. pip is tried where there is
-# one.
+# deploy/wheel.sh, and its wheel: what an installer makes of it, and a training with it alone. pip is tried
+# where there is one.
 set -euo pipefail
 source tests/deploy/check.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What docs/coming_from.md calls "not here" is not here: no flag, field, value, preset or Python function has a name that a
-feature of this kind would have.
+"""What docs/coming_from.md calls "not here" is not here: no flag, field, value, preset or Python function has
+a name that a feature of this kind would have.
 
 A cell with "not here" that ABSENT does not cover fails the test, and so does an entry that covers no cell.
 """
@@ -29,7 +29,8 @@ ABSENT = {
 
 
 def help_of(*program):
-    return subprocess.run([*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    return subprocess.run([*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True).stdout
 
 
 def flags():
@@ -40,8 +41,8 @@ def flags():
 
 
 def fields_and_values():
-    """Paths of fields, and in capitals the values of enumerations: of docs/job_reference.md, which another test compares with
-    proto/job.proto."""
+    """Paths of fields, and in capitals the values of enumerations: of docs/job_reference.md, which another
+    test compares with proto/job.proto."""
     found, places = set(), [""]
     with open("docs/job_reference.md", encoding="utf-8") as file:
         for line in file:
@@ -55,7 +56,8 @@ def fields_and_values():
 
 
 def presets():
-    return {os.path.splitext(os.path.basename(path))[0] for path in glob.glob("examples/algorithms/*.textproto")}
+    return {os.path.splitext(os.path.basename(path))[0]
+            for path in glob.glob("examples/algorithms/*.textproto")}
 
 
 def functions():
@@ -81,19 +83,21 @@ def absent_rows():
 
 
 def main():
-    names = {"flag": flags(), "field or value": fields_and_values(), "preset": presets(), "Python function": functions()}
+    names = {"flag": flags(), "field or value": fields_and_values(), "preset": presets(),
+             "Python function": functions()}
     failures = [f"found no {kind} at all" for kind, some in names.items() if len(some) < 10]
     used = set()
     for line, setting in absent_rows():
         if setting not in ABSENT:
-            failures.append(f"{PAGE}:{line}: {setting} is \"not here\"; add to ABSENT of tests/docs/coming_from_test.py the names "
-                            "that it would have")
+            failures.append(f"{PAGE}:{line}: {setting} is \"not here\"; add to ABSENT of "
+                            "tests/docs/coming_from_test.py the names that it would have")
             continue
         used.add(setting)
         for kind, some in names.items():
             for name in sorted(some):
                 if re.fullmatch(r"(.*\.)?(" + ABSENT[setting] + ")", name, re.I):
-                    failures.append(f"{PAGE}:{line}: {setting} is \"not here\", but there is the {kind} {name}; describe it in the cell")
+                    failures.append(f"{PAGE}:{line}: {setting} is \"not here\", but there is the {kind} "
+                                    f"{name}; describe it in the cell")
     failures += [f"ABSENT of tests/docs/coming_from_test.py has {setting}, which no row calls \"not here\""
                  for setting in ABSENT.keys() - used]
     for failure in failures:

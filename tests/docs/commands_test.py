@@ -126,7 +126,8 @@ def labels(command, place):
 
 def daemon(command, place):
     """A line for node0 or node1."""
-    taken = taken_by("tests/cluster/two_namespaces_test.sh", "run in two network namespaces", "deploy/README.md")
+    taken = taken_by("tests/cluster/two_namespaces_test.sh", "run in two network namespaces",
+                     "deploy/README.md")
     words = command.split("$ ", 1)[1]
     expect_flags(words, help_of(words.split()[0].replace("bazel-bin/", "")))
     return taken(words, place) + "; flags exist"
@@ -192,7 +193,8 @@ def cluster_container(command, place):
         expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
     definition = re.search(r" (deploy/apptainer/\S+)", command)
     if definition:
-        expect(os.path.exists(os.path.join(place, "catchment-0.1.0", definition[1])), f"there is no {definition[1]}")
+        expect(os.path.exists(os.path.join(place, "catchment-0.1.0", definition[1])), "there is no "
+                                                                                      f"{definition[1]}")
     worker = re.search(r"\bcatchment_worker (.*)", command)
     if worker:
         expect_flags(worker[1], help_of("worker/catchment_worker"))
@@ -238,12 +240,14 @@ def systemd(command, place):
 
 # -------------------------------------------------------------------------------------------------- the table
 
-GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, on the processor in place of a GPU",
+GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, on the processor in place "
+                                                         "of a GPU",
                       "deploy/gpu_bundle.sh")
 HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|deploy/\S+\.sh)( |$)")
 COMPARED = ("report.html", "report.json")
 SOMETIMES = ("model-best.safetensors",)  # with evaluation.keep_best
-TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints", "job.textproto", "logs")
+TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints",
+           "job.textproto", "logs")
 
 Rule = collections.namedtuple("Rule", "page command check")
 RULES = [Rule(page, re.compile(command), check) for page, command, check in [
@@ -254,7 +258,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("README.md", r"deploy/wheel\.sh|pip install .*",
      taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("README.md", r"catchment train --program=.*", program),
-    ("README.md", r"sbatch .*", lambda command, place: sbatch(command.replace("catchment-0.1.0/", ""), place)),
+    ("README.md", r"sbatch .*", lambda command, place: sbatch(command.replace("catchment-0.1.0/", ""),
+                                                              place)),
     ("README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
     ("docs/quickstart.md", r"bazel-bin/cli/catchment validate \S+", run()),
     ("docs/quickstart.md", r"bazel-bin/cli/catchment train \S+ --servers=2 .*--out=out",
@@ -274,7 +279,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("deploy/README.md", r'(podman run|apptainer exec) .* bash -c ".*"', labels),
     ("deploy/README.md", r"deploy/bundle\.sh",
      run("--bin=bazel-bin", leaves=["out-bundle/catchment-0.1.0.tar.gz"])),
-    ("deploy/README.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+|catchment-gpu-\S+/run\.sh", GPU_BUNDLE),
+    ("deploy/README.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+|catchment-gpu-\S+/run\.sh",
+     GPU_BUNDLE),
     ("docs/results/gpu.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+ && catchment-gpu-\S+/run\.sh",
      GPU_BUNDLE),
     ("deploy/README.md", r"tar -xzf \S+", run(leaves=["catchment-0.1.0/bin/catchment"])),
@@ -282,7 +288,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run("--set samples=512", leaves=["out-digits/model.safetensors"])),
     ("deploy/README.md", r"sbatch .*", sbatch),
     ("deploy/README.md", r"docker .*", docker),
-    ("deploy/README.md", r"podman-hpc .*|srun (podman-hpc|shifter) .*|(cd \S+ && )?apptainer .*", cluster_container),
+    ("deploy/README.md", r"podman-hpc .*|srun (podman-hpc|shifter) .*|(cd \S+ && )?apptainer .*",
+     cluster_container),
     ("deploy/README.md", r"catchment manifests [^|]*", run(leaves=["job.yaml"])),
     ("deploy/README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
     ("deploy/README.md", r"deploy/make_certs\.sh .*",
@@ -291,7 +298,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
      run(leaves=["complete.textproto"])),
     ("deploy/README.md", r"(useradd|install|cp|systemctl) .*", systemd),
-    ("docs/compare.md", r"catchment compare .*--launcher=slurm .*", compare_on("slurm_test.sh", "on a real Slurm")),
+    ("docs/compare.md", r"catchment compare .*--launcher=slurm .*", compare_on("slurm_test.sh", "on a real "
+                                                                                                "Slurm")),
     ("docs/compare.md", r"catchment compare .*--launcher=kubectl .*",
      compare_on("kubernetes_test.sh", "with the manifests' Pods as processes")),
     ("docs/compare.md", r"catchment compare .*",
@@ -308,9 +316,11 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/tune.md", r"python3 examples/python/optuna_tune\.py .*",
      taken_by("tests/python/optuna_test.py", "run with Optuna", "examples/python/optuna_tune.py")),
     ("docs/tune.md", r"catchment tune .*",
-     run(f"{DIGITS} --budget=samples:1024 --trials=3", leaves=["tuned/" + name for name in (*COMPARED, "best.textproto")])),
+     run(f"{DIGITS} --budget=samples:1024 --trials=3",
+         leaves=["tuned/" + name for name in (*COMPARED, "best.textproto")])),
     ("docs/advise.md", r"catchment advise .*", run()),
-    ("docs/watching.md", r"catchment train .*", run(f"{DIGITS} --set samples=512", leaves=["trace/spans-*.json"])),
+    ("docs/watching.md", r"catchment train .*", run(f"{DIGITS} --set samples=512",
+                                                    leaves=["trace/spans-*.json"])),
     ("docs/watching.md", r"catchment trace .*", run(leaves=["trace/trace.json"])),
     ("docs/advise.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
@@ -337,9 +347,12 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/results/decoupled.md", r"python3 examples/python/gpt_two_sites\.py .*", two_sites),
     ("docs/results/decoupled.md", r"catchment compare --program=.*", program),
     ("docs/results/large_batch.md", r"for \w+ in .* do catchment simulate .*; done",
-     run(replace=[(r"samples:\d+", f"samples:512 {DIGITS}"), (r"(16|32|64|128|256):[\d.]+", ""), (r"16,64,256|16,64|64,256", "2,4"), (r"LARS:17", "LARS:1")])),
-    ("docs/results/large_batch.md", r"catchment simulate .*", run(f"{DIGITS} --workers=1,2,4 --budget=samples:512")),
-    ("docs/results/large_batch.md", r"catchment tune .*", run(f"{DIGITS} --workers=2 --budget=samples:1024 --trials=3")),
+     run(replace=[(r"samples:\d+", f"samples:512 {DIGITS}"), (r"(16|32|64|128|256):[\d.]+", ""),
+                  (r"16,64,256|16,64|64,256", "2,4"), (r"LARS:17", "LARS:1")])),
+    ("docs/results/large_batch.md", r"catchment simulate .*", run(f"{DIGITS} --workers=1,2,4 "
+                                                                  "--budget=samples:512")),
+    ("docs/results/large_batch.md", r"catchment tune .*", run(f"{DIGITS} --workers=2 --budget=samples:1024 "
+                                                              "--trials=3")),
     ("docs/results/large_batch.md", r"docs/figures/plot_scaling\.py (\S+) .*", run()),
     ("docs/results/scaling.md", r"for \w+ in .* do catchment simulate \S+/mnist_mlp\S+ .*; done",
      run(replace=[("samples:180000", f"samples:512 {DIGITS}"), (r"15,30,60", "15")])),
@@ -347,7 +360,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run(f"{DIGITS} --workers=1,2 --seeds=1 --budget=samples:512")),
     ("docs/results/scaling.md", r"catchment simulate .* --workers=1024 .*",
      run("--workers=64 --seeds=1 --budget=samples:5120")),
-    ("docs/results/scaling.md", r"catchment (simulate|compare) .*", run("--workers=1,2 --seeds=1 --budget=samples:2000")),
+    ("docs/results/scaling.md", r"catchment (simulate|compare) .*", run("--workers=1,2 --seeds=1 "
+                                                                        "--budget=samples:2000")),
     ("docs/results/scaling.md", r"docs/figures/plot_scaling\.py (\S+) .*", run()),
     ("docs/algorithms/compensation.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=1024", leaves=["out/summary.json"])),
@@ -391,7 +405,8 @@ def check_hidden_commands():
 
 
 def check_promises():
-    """The table of the files that `train` writes, on the quick start, has the files that are checked above."""
+    """The table of the files that `train` writes, on the quick start, has the files that are checked
+    above."""
     table = r"writes to `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
     promised = re.search(table, pages.read("docs/quickstart.md"))[1]
     names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]
@@ -406,16 +421,17 @@ def check_two_hosts():
     servers = len(re.findall(r"\$ bazel-bin/server/catchment_server ", section))
     workers = len(re.findall(r"\$ bazel-bin/worker/catchment_worker (?!.*--role)", section))
     data = section.count("deploy/fetch_mnist.sh")
-    print(f"deploy/README.md: {count} commands from two fresh machines to {servers} servers and {workers} workers")
+    print(f"deploy/README.md: {count} commands from two fresh machines to {servers} servers and {workers} "
+          "workers")
     if not (count < 8 and servers == workers == data == 2):
-        failures.append("deploy/README.md, On several machines: two hosts must train with under eight commands, "
-                        f"set-up, build and data included: {count} commands, {servers} servers, {workers} "
-                        f"workers, data on {data} hosts")
+        failures.append("deploy/README.md, On several machines: two hosts must train with under eight "
+                        f"commands, set-up, build and data included: {count} commands, {servers} servers, "
+                        f"{workers} workers, data on {data} hosts")
 
 
 def check_python():
-    """The Python of docs/wire_protocol.md computes what the programs do: what the quick start's first training
-    left, and the order of 8 samples (that of tests/worker/data/epoch_order_test.cc)."""
+    """The Python of docs/wire_protocol.md computes what the programs do: what the quick start's first
+    training left, and the order of 8 samples (that of tests/worker/data/epoch_order_test.cc)."""
     page = {}
     exec("\n".join(line for _, line in pages.blocks("docs/wire_protocol.md", "python")), page)
     orders = [[1, 0, 3, 4, 6, 5, 2, 7], [5, 1, 0, 7, 2, 4, 3, 6]]

@@ -15,7 +15,10 @@ import pages  # noqa: E402
 
 TREE = os.path.dirname(os.path.realpath("README.md"))
 # Pages whose flags are those of the project's programs.
-FLAG_PAGES = ["README.md", "docs/quickstart.md", "docs/comparison.md", "docs/versions.md", "docs/advise.md", "docs/compare.md", "docs/models.md", "docs/operating.md", "docs/limits.md", "docs/security.md", "docs/troubleshooting.md", "docs/watching.md", "docs/sizing.md", "docs/choosing.md", "docs/outputs.md",
+FLAG_PAGES = ["README.md", "docs/quickstart.md", "docs/comparison.md", "docs/versions.md", "docs/advise.md",
+              "docs/compare.md", "docs/models.md", "docs/operating.md", "docs/limits.md", "docs/security.md",
+              "docs/troubleshooting.md", "docs/watching.md", "docs/sizing.md", "docs/choosing.md",
+              "docs/outputs.md",
               "docs/tune.md", *glob.glob("docs/algorithms/*")]
 # In this one those in a table's last column are.
 COMING_FROM = "docs/coming_from.md"

@@ -1,7 +1,7 @@
 """Stands in for torch.cuda in tests of catchment._copies: copies on a stream are done as late as possible.
 
-Computations, which are on the current stream, happen at once. What is copied on another stream is done when something
-waits for it, so a wait that is missing shows in the values.
+Computations, which are on the current stream, happen at once. What is copied on another stream is done when
+something waits for it, so a wait that is missing shows in the values.
 """
 import contextlib
 

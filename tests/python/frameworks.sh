@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of what is for frameworks with the frameworks themselves: makes a virtual environment of pinned packages for
-# each row of the table below, and runs its tests with the daemons that were built.
+# Runs the tests of what is for frameworks with the frameworks themselves: makes a virtual environment of
+# pinned packages for each row of the table below, and runs its tests with the daemons that were built.
 #
 #   bazel build //... && tests/python/frameworks.sh                 all rows
 #   tests/python/frameworks.sh lightning keras                      these rows
 #
-# The environments are kept in ~/.cache/catchment/frameworks (CATCHMENT_FRAMEWORKS names another directory) for the next time. An
-# environment takes up to 3 GB, and its packages come from PyPI.
-# Exit codes: 0 all passed, 1 a test failed or an environment could not be made, 2 usage.
+# The environments are kept in ~/.cache/catchment/frameworks (CATCHMENT_FRAMEWORKS names another directory)
+# for the next time. An environment takes up to 3 GB, and its packages come from PyPI. Exit codes: 0 all
+# passed, 1 a test failed or an environment could not be made, 2 usage.
 set -uo pipefail
 
 # NAME  REQUIREMENTS, in tests/python/requirements  TESTS, in tests/python
@@ -24,8 +24,8 @@ track      track.txt         trackers_test
 readonly directory=${CATCHMENT_FRAMEWORKS:-$HOME/.cache/catchment/frameworks}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
-# make_environment NAME REQUIREMENTS: prints where it is. The packages are installed as they are listed: what a list of PyTorch's
-# leaves out is for GPUs.
+# make_environment NAME REQUIREMENTS: prints where it is. The packages are installed as they are listed: what
+# a list of PyTorch's leaves out is for GPUs.
 make_environment() {
   local place=$directory/$1 list=tests/python/requirements/$2
   if ! cmp --silent "$list" "$place/installed.txt"; then

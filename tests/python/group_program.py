@@ -26,12 +26,15 @@ def full(tensor):
 
 
 def expected_weights(model, samples, steps):
-    """Trains on the minibatches in `steps`, each filled up to a multiple of the group's size as docs/python.md says."""
+    """Trains on the minibatches in `steps`, each filled up to a multiple of the group's size as
+    docs/python.md says."""
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     for batch in steps:
-        batch = [samples[i] for i in batch] + [samples[i] for i in batch[:-len(batch) % dist.get_world_size()]]
+        batch = [samples[i] for i in batch] + [samples[i] for i in batch[:-len(batch) %
+                                                                         dist.get_world_size()]]
         optimizer.zero_grad()
-        F.cross_entropy(model(torch.stack([b[0] for b in batch])), torch.stack([b[1] for b in batch])).backward()
+        F.cross_entropy(model(torch.stack([b[0] for b in batch])),
+                        torch.stack([b[1] for b in batch])).backward()
         optimizer.step()
     return model
 
@@ -68,7 +71,8 @@ def main():
             return F.cross_entropy(z, samples.tensors[1]), (z.argmax(1) == samples.tensors[1]).sum()
         worker.evaluate(score)
     steps, seen = 0, []
-    for x, y in DataLoader(worker.minibatches(), batch_size=None, num_workers=2 if variant == "workers" else 0):
+    for x, y in DataLoader(worker.minibatches(), batch_size=None,
+                           num_workers=2 if variant == "workers" else 0):
         if steps < 10 and variant in ("ddp", "fsdp", "workers"):
             expected = expected_weights(copy.deepcopy(initial), samples, seen)
             for (name, p), q in zip(model.named_parameters(), expected.parameters()):

@@ -14,9 +14,11 @@ sys.path.insert(0, os.path.abspath("python"))
 import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
 
-# 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17, which two processes cannot divide.
+# 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17, which two processes cannot
+# divide.
 BATCH = "batch_size=17"
-SGD = ("optimizer.kind=SGD", "optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
+SGD = ("optimizer.kind=SGD", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
+       "optimizer.schedule.decay=CONSTANT")
 
 
 class GroupTest(TorchCase):
@@ -65,12 +67,14 @@ class GroupTest(TorchCase):
     def test_failures_reach_every_process(self):
         self.group("shape", fails=True)
         for prefix in ("rank 0: ", "rank 1: rank 0 of the group has failed: RuntimeError: "):
-            self.assertRegex(self.logs, prefix + ".*tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7")
+            self.assertRegex(self.logs, prefix + ".*tensor 0: expected dense1.weight 8x6, got dense1.weight "
+                                                 "8x7")
         self.group("raise", fails=True)
         self.assertIn("ValueError: rank 1 has failed", self.logs)
         self.group("stop", fails=True)
         for prefix in ("rank 0: ", "rank 1: rank 0 of the group has failed: RuntimeError: "):
-            self.assertIn(prefix + "the Catchment worker has ended: the program failed: rank 0 has failed", self.logs)
+            self.assertIn(prefix + "the Catchment worker has ended: the program failed: rank 0 has failed",
+                          self.logs)
         self.assertEqual(self.ranks(), [])
 
     def test_processes_without_their_group_are_refused(self):

@@ -75,7 +75,8 @@ class JaxTest(ProgramCase):
                 ("twice", "a step was made without a minibatch, or the second one for the same"),
                 ("accumulates", "algorithm.contribution.gradient.push_period in the job"),
                 ("own-samples", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
-                ("own-samples-optax", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
+                ("own-samples-optax",
+                 r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
                 ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
                               r"job's weights"),
                 ("no-params", r"call update\(grads, state, params, value=loss\)")):

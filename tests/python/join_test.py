@@ -108,7 +108,8 @@ class JoinTest(unittest.TestCase):
         return path
 
     def run_python(self, *arguments, text=None):
-        done = subprocess.run([sys.executable, "-B", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run([sys.executable, "-B", *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT,
                               text=True, env=self.environment, input=text)
         return done.stdout
 
@@ -147,7 +148,8 @@ class JoinTest(unittest.TestCase):
                              (value, sum, count, one))
 
     def test_skipped_step_has_a_gradient_of_zeros(self):
-        loop = LOOP.replace("worker.step(samples[0])", "worker.skip() if samples[0] == 12 else worker.step(samples[0])")
+        loop = LOOP.replace("worker.step(samples[0])", "worker.skip() if samples[0] == 12 else "
+                                                       "worker.step(samples[0])")
         output = self.run_python("-", text=self.cells(loop))
         skipped = "worker: step 2 loss 11.0 gradient 0.0\n"
         self.assertIn(skipped, output)
@@ -156,23 +158,32 @@ class JoinTest(unittest.TestCase):
     def test_spans_are_sent_as_they_end(self):
         loop = LOOP.replace("worker.gradient", 'with worker.span("augment"): pass\n    worker.gradient', 1)
         output = self.run_python("-", text=self.cells(loop))
-        self.assertEqual(len(re.findall(r"worker: span augment of thread \d+ ends after it begins: True\n", output)), 3, output)
+        self.assertEqual(len(re.findall(r"worker: span augment of thread \d+ ends after it begins: True\n",
+                                        output)), 3, output)
         self.assertIn("worker: last message done", output)
 
     def test_metrics_that_cannot_be_written_end_the_program(self):
-        for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, but a metric must be one finite number"),
-                             ("{'a': '1'}", "'1' for the metric a"), ("{'a': [1, 2]}", "[1, 2] for the metric a"),
+        for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, but a metric must be one "
+                                                        "finite number"),
+                             ("{'a': '1'}", "'1' for the metric a"), ("{'a': [1, 2]}", "[1, 2] for the "
+                                                                                       "metric a"),
                              ("{'': 1}", "the name '': names have 1 to 100 bytes"),
-                             ("{101 * 'x': 1}", "names have 1 to 100 bytes"), ("{'a\\n': 1}", "the name 'a\\n'"),
-                             ("{str(i): i for i in range(65)}", "one name too many, 64, after 64 others"), ("5", "int: give it a dict")):
+                             ("{101 * 'x': 1}", "names have 1 to 100 bytes"),
+                             ("{'a\\n': 1}", "the name 'a\\n'"),
+                             ("{str(i): i for i in range(65)}", "one name too many, 64, after 64 others"),
+                             ("5", "int: give it a dict")):
             with self.subTest(why):
-                output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", "worker.log(%s); worker.step" % metrics)))
-                self.assertRegex(output, "worker: last message failed (Value|Type)Error: worker.log.. got .*" +
+                output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", "worker.log(%s); "
+                                                                                          "worker.step" %
+                                                                           metrics)))
+                self.assertRegex(output,
+                                 "worker: last message failed (Value|Type)Error: worker.log.. got .*" +
                                  re.escape(why))
 
     def test_statistic_that_is_named_like_a_parameter_ends_the_program(self):
         output = self.run_python("-", text=self.cells("worker._attachment.statistic('w', bytes(4))"))
-        self.assertIn("worker: last message failed ValueError: the statistic w of a batch norm is also a parameter of the model",
+        self.assertIn("worker: last message failed ValueError: the statistic w of a batch norm is also a "
+                      "parameter of the model",
                       output)
 
     def test_joining_again_ends_the_worker_of_before(self):
@@ -221,7 +232,8 @@ class JoinTest(unittest.TestCase):
         self.environment["CATCHMENT_ATTACH"] = "97,98,99,100"  # closed by a launcher
         self.environment["CATCHMENT_ATTACH_ADDRESS"] = listener.getsockname()[1:].decode()
         output = self.run_python("-", text=self.cells())
-        self.assertIn("user %d listens at the address of the worker that started this program, which user %d runs" %
+        self.assertIn("user %d listens at the address of the worker that started this program, which user %d "
+                      "runs" %
                       (OTHER_USER, user), output)
 
     def test_describes_itself_where_it_is_asked_to(self):

@@ -47,7 +47,8 @@ def two_inputs():
 
 
 class OwnStep(keras.Model):
-    """Makes its steps itself, with clipped gradients, as Keras's guides to train_step do it for each backend."""
+    """Makes its steps itself, with clipped gradients, as Keras's guides to train_step do it for each
+    backend."""
 
     reports, applies = True, 1
 
@@ -61,12 +62,14 @@ class OwnStep(keras.Model):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
 
         def loss_of(trainable):
-            z, changed, penalties = self.stateless_call(trainable, others, x, training=True, return_losses=True)
+            z, changed, penalties = self.stateless_call(trainable, others, x, training=True,
+                                                        return_losses=True)
             return LOSS(y, z, weights) + sum(penalties), changed
         (loss, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable)
         self._report(loss)
         for _ in range(self.applies):
-            trainable, of_optimizer = self.optimizer.stateless_apply(of_optimizer, clipped(gradients), trainable)
+            trainable, of_optimizer = self.optimizer.stateless_apply(of_optimizer, clipped(gradients),
+                                                                     trainable)
         return {"own_loss": loss}, (trainable, others, of_optimizer, of_metrics)
 
     def _train_in_torch(self, data):
@@ -80,7 +83,8 @@ class OwnStep(keras.Model):
         loss.backward()
         with torch.no_grad():
             for _ in range(self.applies):
-                self.optimizer.apply(clipped([v.value.grad for v in self.trainable_weights]), self.trainable_weights)
+                self.optimizer.apply(clipped([v.value.grad for v in self.trainable_weights]),
+                                     self.trainable_weights)
         return self._update_metrics(loss, y, z)
 
     def _train_in_tensorflow(self, data):
@@ -215,7 +219,8 @@ def fit_weighted(model, worker, recorder):
 def fit_with_weights(model, worker, recorder):
     """Each minibatch has weights of its samples."""
     minibatch = recorder._minibatch
-    recorder._minibatch = lambda samples: (*minibatch(samples), np.float32(0.5) + np.float32(0.01) * samples.astype(np.float32))
+    recorder._minibatch = lambda samples: (*minibatch(samples),
+                                           np.float32(0.5) + np.float32(0.01) * samples.astype(np.float32))
     fit(model, worker, recorder)
 
 

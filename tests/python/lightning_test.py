@@ -10,7 +10,8 @@ class LightningTest(FrameworkCase):
     program = "lightning_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "manual", "parts", "scheduled", "callbacks", "bfloat16", "skips",
+        for variant in ("plain", "processes", "clip", "manual", "parts", "scheduled", "callbacks", "bfloat16",
+                        "skips",
                         "plain-old", "manual-old", "callbacks-old"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""python/catchment/_messages.py against protobuf's own compiler, which encodes and decodes the same messages."""
+"""python/catchment/_messages.py against protobuf's own compiler, which encodes and decodes the same
+messages."""
 import array
 import re
 import subprocess
@@ -45,8 +46,10 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(as_protobuf_reads("done", {"step": 3, "metrics": metrics}),
                          'done { step: 3 metrics { name: "norm" sum: 1.5 count: 3 } '
                          'metrics { name: "rate" count: 1 } }')
-        self.assertEqual(as_protobuf_reads("failed", {"why": "x" * 200}), 'failed { why: "%s" }' % ("x" * 200))
-        self.assertEqual(as_protobuf_reads("statistic", {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
+        self.assertEqual(as_protobuf_reads("failed", {"why": "x" * 200}),
+                         'failed { why: "%s" }' % ("x" * 200))
+        self.assertEqual(as_protobuf_reads("statistic",
+                                           {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
                          'statistic { name: "n" values: 0.5 values: -2 }')
         self.assertEqual(as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
                          "hello { version: 1 local_steps: true }")
@@ -58,7 +61,8 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(
             as_protobuf_writes('welcome { job: "j" worker: 200 batch_size: 64 seed: 18446744073709551615 '
                                'evaluates: true }'),
-            ("welcome", {"job": "j", "worker": 200, "batch_size": 64, "seed": 2 ** 64 - 1, "evaluates": True}))
+            ("welcome", {"job": "j", "worker": 200, "batch_size": 64, "seed": 2 ** 64 - 1,
+                         "evaluates": True}))
         self.assertEqual(as_protobuf_writes("begin { step: 300 progress: 0.75 epoch: 3 learning_rate: 0.5 }"),
                          ("begin", {"step": 300, "progress": 0.75, "epoch": 3, "learning_rate": 0.5}))
         self.assertEqual(as_protobuf_writes("here { values: 4294967296 }"), ("here", {"values": 2 ** 32}))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""catchment.train and catchment.compare with real daemons and functions that need neither NumPy nor cloudpickle."""
+"""catchment.train and catchment.compare with real daemons and functions that need neither NumPy nor
+cloudpickle."""
 import json
 import math
 import os
@@ -47,7 +48,8 @@ def logs():
 
     import catchment
 
-    worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256, test_samples=16)
+    worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256,
+                            test_samples=16)
     if worker.evaluates:
         worker.evaluate(lambda: (0.5, 8))
     for _ in worker.minibatches():
@@ -94,11 +96,13 @@ class RunTest(unittest.TestCase):
 
     def test_a_function_trains(self):
         run = self.train(least_squares, workers=2, algorithm="downpour",
-                         settings={"epochs": 20, "batch_size": 8, "optimizer": {"learning_rate": 0.02, "momentum": 0}})
+                         settings={"epochs": 20, "batch_size": 8, "optimizer": {"learning_rate": 0.02,
+                                                                                "momentum": 0}})
         self.assertEqual((run.summary["phase"], run.summary["algorithm"]), ("DONE", "downpour"))
         self.assertEqual((run.summary["job"], run.summary["workers"]), ("least_squares", 2))
         self.assertEqual(run.metrics[-1]["samples"], 20 * 256)
-        self.assertFalse([value for row in run.metrics for value in row.values() if isinstance(value, (dict, list))])
+        self.assertFalse([value for row in run.metrics for value in row.values() if isinstance(value,
+                                                                                               (dict, list))])
         self.assertEqual(run.scores[-1]["samples"], 20 * 256)
         self.assertEqual(run.scores[-1]["test_accuracy"], 0.5)
         self.assertLess(run.scores[-1]["test_loss"], 0.1)
@@ -136,7 +140,8 @@ class RunTest(unittest.TestCase):
         self.assertEqual((run.summary["phase"], run.summary["samples"]), ("DONE", 1024))
 
     def test_errors_are_those_of_the_command(self):
-        self.assertIn("did you mean learning_rate?", self.error(least_squares, settings={"optimizer.learning_rat": 1}))
+        self.assertIn("did you mean learning_rate?", self.error(least_squares,
+                                                                settings={"optimizer.learning_rat": 1}))
         self.assertIn("unknown flag --worker", self.error(least_squares, worker=2))
 
         def fails():
@@ -165,8 +170,10 @@ class RunTest(unittest.TestCase):
 
     def test_algorithms_are_compared(self):
         comparison = catchment.compare(
-            "examples/drawn_digits.textproto", ["sync", "downpour"], workers=[1, 2], seeds=1, budget="samples:512", search="none",
-            settings={key: DIGITS[key] for key in DIGITS if key != "samples"}, straggler=["1:2x"], out=self.out,
+            "examples/drawn_digits.textproto", ["sync", "downpour"], workers=[1, 2], seeds=1,
+            budget="samples:512", search="none",
+            settings={key: DIGITS[key] for key in DIGITS if key != "samples"}, straggler=["1:2x"],
+            out=self.out,
             progress=False)
         self.assertEqual({(run["algorithm"], run["workers"], run["done"]) for run in comparison.runs},
                          {(name, n, True) for name in ("sync", "downpour") for n in (1, 2)})
@@ -191,7 +198,8 @@ class TextTest(unittest.TestCase):
                          [("a.b", "true"), ("c.d", "{}"), ("c.e.f", "0.1"), ("g", "SGD")])
 
     def test_the_last_measurement_is_read_while_it_is_written(self):
-        row = {"epochs": 1, "samples": 1000, "samples_per_second": 20, "train_loss": 0.5, "test_accuracy": None,
+        row = {"epochs": 1, "samples": 1000, "samples_per_second": 20, "train_loss": 0.5,
+               "test_accuracy": None,
                "staleness_mean": 1}
         with tempfile.NamedTemporaryFile("w") as file:
             self.assertEqual(_run._position(file.name), "")

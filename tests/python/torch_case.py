@@ -49,15 +49,19 @@ class TorchCase(unittest.TestCase):
     def catchment(self, name, arguments, fails=False):
         """Trains; returns the directory of the result."""
         out = os.path.join(self.directory.name, name)
-        command = [CATCHMENT, "train", "--set", "batch_size=16", "--set", "device=CPU", *arguments, "--out=" + out]
+        command = [CATCHMENT, "train", "--set", "batch_size=16", "--set", "device=CPU", *arguments,
+                   "--out=" + out]
         environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"))
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        self.logs = done.stdout + "".join(read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log")))
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=environment)
+        self.logs = done.stdout + "".join(read(path)
+                                          for path in sorted(glob.glob(out + "/logs/worker-*.log")))
         self.assertEqual(done.returncode != 0, fails, self.logs)
         return out
 
     def attached(self, variant, *arguments, command="", program="torch_program", **more):
-        """Trains a variant of a program of this directory; `command` goes between the interpreter and the program."""
+        """Trains a variant of a program of this directory; `command` goes between the interpreter and the
+        program."""
         program = "%s %s tests/python/%s.py %s %s" % (sys.executable, command, program, self.rows, variant)
         return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
                               ["--program=" + program, "--overwrite", *arguments], **more)
@@ -67,26 +71,31 @@ class TorchCase(unittest.TestCase):
 
 
 class FrameworkCase(TorchCase):
-    """Tests of a framework's programs: `program ROWS VARIANT` trains as a worker or, without one, by itself, and prints the
-    weights that its model has then."""
+    """Tests of a framework's programs: `program ROWS VARIANT` trains as a worker or, without one, by itself,
+    and prints the weights that its model has then."""
 
     program = None
     # Steps of all rows, so that their order does not count: those of the program without a job.
-    ALONE = ["optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT", "batch_size=240",
+    ALONE = ["optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT",
+             "batch_size=240",
              "epochs=15"]
 
     def trained(self, variant, *fields, workers=1, **more):
-        return self.attached(variant, "--workers=%d" % workers, *self.sets(*fields), program=self.program, **more)
+        return self.attached(variant, "--workers=%d" % workers, *self.sets(*fields), program=self.program,
+                             **more)
 
     def weights_in(self, log):
-        return json.loads([line for line in log.splitlines() if "weights {" in line][-1].split("weights ", 1)[1])
+        return json.loads([line for line in log.splitlines() if "weights {" in line][-1].split("weights ",
+                                                                                               1)[1])
 
     def assert_as_alone(self, variant, out):
-        done = subprocess.run([sys.executable, "tests/python/%s.py" % self.program, self.rows, variant], text=True,
+        done = subprocess.run([sys.executable, "tests/python/%s.py" % self.program, self.rows, variant],
+                              text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
         expected = self.weights_in(done.stdout)
-        file = {name: tensor.flatten().tolist() for name, tensor in tensors(out + "/model.safetensors").items()}
+        file = {name: tensor.flatten().tolist() for name,
+                tensor in tensors(out + "/model.safetensors").items()}
         for weights in (file, self.weights_in(self.logs)):
             for name, values in expected.items():
                 self.assertLess(max(abs(a - b) for a, b in zip(weights[name], values)), 1e-6, name)

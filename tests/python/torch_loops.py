@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs for torch_test.py that are the same with Catchment and without it. Each trains as a worker, and after that alone,
-with PyTorch's SGD on the same minibatches; then all its results must be the same.
+"""Programs for torch_test.py that are the same with Catchment and without it. Each trains as a worker, and
+after that alone, with PyTorch's SGD on the same minibatches; then all its results must be the same.
 
     torch_loops.py CSV VARIANT
 """
@@ -84,9 +84,9 @@ class Again:
             yield self._used[self._count()]
 
 
-# ------------------------------------------------------------------------------------------------------------------ loops
-# Each gets a model, a function that returns the minibatches, and one that ends a step, without an update if the loss is
-# None. It may return a list of tensors to be compared in addition to the model's.
+# ------------------------------------------------------------------------------------------------------------
+# loops Each gets a model, a function that returns the minibatches, and one that ends a step, without an
+# update if the loss is None. It may return a list of tensors to be compared in addition to the model's.
 
 
 def plain(model, minibatches, step):
@@ -248,7 +248,8 @@ def distill(model, minibatches, step):
     teacher = copy.deepcopy(model).requires_grad_(False)
     for x, y in minibatches():
         z = model(x)
-        loss = F.cross_entropy(z, y) + F.kl_div(z.log_softmax(1), teacher(x).softmax(1), reduction="batchmean")
+        loss = F.cross_entropy(z, y) + F.kl_div(z.log_softmax(1), teacher(x).softmax(1),
+                                                reduction="batchmean")
         loss.backward()
         step(loss)
 
@@ -310,9 +311,12 @@ LOOPS = {
     "average": (Perceptron, average, 1e-6), "target-network": (Perceptron, target_network, 1e-6),
     "freeze": (Perceptron, freeze, 1e-6), "in-parts": (Perceptron, in_parts, 1e-6),
     "in-parts-processes": (Perceptron, in_parts, 1e-6), "in-parts-persistent": (Perceptron, in_parts, 1e-6),
-    "retry": (Perceptron, retry, 1e-6), "clip-groups": (Perceptron, clip_groups, 1e-6), "meta": (Smooth, meta, 1e-6),
-    "sharpness": (Smooth, sharpness, 1e-6), "evaluate": (Normed, evaluate, 1e-6), "distill": (Perceptron, distill, 1e-6),
-    "tied": (Tied, plain, 1e-6), "autocast": (Perceptron, autocast, 1e-6), "compile-later": (Perceptron, compile_later, 1e-6),
+    "retry": (Perceptron, retry, 1e-6), "clip-groups": (Perceptron, clip_groups, 1e-6), "meta": (Smooth, meta,
+                                                                                                 1e-6),
+    "sharpness": (Smooth, sharpness, 1e-6), "evaluate": (Normed, evaluate, 1e-6), "distill": (Perceptron,
+                                                                                              distill, 1e-6),
+    "tied": (Tied, plain, 1e-6), "autocast": (Perceptron, autocast, 1e-6),
+    "compile-later": (Perceptron, compile_later, 1e-6),
     "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
     "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
     "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),
@@ -331,7 +335,8 @@ def minibatches_of(worker, variant):
 
 
 def run_with_catchment(model, loop, variant, samples, used):
-    own = torch.optim.SGD(model.parameters(), lr=RATE, momentum=OWN_MOMENTUM) if variant.endswith("-own") else None
+    own = torch.optim.SGD(model.parameters(), lr=RATE,
+                          momentum=OWN_MOMENTUM) if variant.endswith("-own") else None
     worker = catchment.join(model, samples, optimizer=own, overlap=variant.endswith("-overlap"))
     minibatches = minibatches_of(worker, variant)
 
@@ -365,7 +370,8 @@ class MixedSGD:
 def run_alone(model, loop, variant, used):
     mixed = any(p.dtype != torch.float32 for p in model.parameters())
     momentum = OWN_MOMENTUM if variant.endswith("-own") else 0
-    optimizer = MixedSGD(model.parameters()) if mixed else torch.optim.SGD(model.parameters(), lr=RATE, momentum=momentum)
+    optimizer = MixedSGD(model.parameters()) if mixed else torch.optim.SGD(model.parameters(), lr=RATE,
+                                                                           momentum=momentum)
     steps = []
 
     def step(loss):
@@ -387,7 +393,8 @@ def main():
     mine = run_with_catchment(model, loop, variant, rows(path), used)
     own = run_alone(alone, loop, variant, used)
     pairs = [*zip(model.state_dict().items(), alone.state_dict().values()),
-             *((("result %d" % index, one), other) for index, (one, other) in enumerate(zip(mine or [], own or [])))]
+             *((("result %d" % index, one), other) for index, (one, other) in enumerate(zip(mine or [],
+                                                                                            own or [])))]
     for (name, one), other in pairs:
         difference = (one.double() - other.double()).abs().max().item()
         assert difference <= largest, "%s differs by %g" % (name, difference)

@@ -31,8 +31,8 @@ class Perceptron(nn.Module):
 
 
 class Deep(nn.Module):
-    """Two embeddings that share their weight, a frozen part, one that no loss depends on, buffers, and more than one
-    message's worth of gradient."""
+    """Two embeddings that share their weight, a frozen part, one that no loss depends on, buffers, and more
+    than one message's worth of gradient."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +150,8 @@ class Endless(IterableDataset):
     def __iter__(self):
         info = get_worker_info()
         while True:
-            for index in range(0, len(self.samples)) if info is None else range(info.id, len(self.samples), info.num_workers):
+            for index in range(0, len(self.samples)) if info is None else range(info.id, len(self.samples),
+                                                                                info.num_workers):
                 yield self.samples[index]
 
 
@@ -197,7 +198,8 @@ def check_data(worker, samples):
     """The minibatches of DataLoaders, with processes of either kind, are those of the plan."""
     expected = [samples[index] for index in worker._attachment.plan.samples(1)]
     for context in ("fork", "spawn"):
-        loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=2, multiprocessing_context=context)
+        loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=2,
+                            multiprocessing_context=context)
         x, y = next(iter(loader))
         assert torch.equal(x, torch.stack([e[0] for e in expected])), context
         assert torch.equal(y, torch.stack([e[1] for e in expected])), context
@@ -321,7 +323,8 @@ def two_losses(model, x, y):
 
 def adversarial(model, x, y):
     """The two models of a GAN, each with its own backward pass and its own gradients."""
-    for name, loss in (("dense1", lambda: model(x).square().mean()), ("dense2", lambda: F.cross_entropy(model(x), y))):
+    for name, loss in (("dense1", lambda: model(x).square().mean()),
+                       ("dense2", lambda: F.cross_entropy(model(x), y))):
         part = list(getattr(model, name).parameters())
         for p, gradient in zip(part, torch.autograd.grad(loss(), part)):
             p.grad = gradient
@@ -382,8 +385,8 @@ def copied_before(model, x, y):
     simple(model, x, y)
 
 
-# The programs that are compared with PyTorch's own SGD: name -> model, the function that leaves a minibatch's gradient in
-# .grad, and whether it works with overlap.
+# The programs that are compared with PyTorch's own SGD: name -> model, the function that leaves a minibatch's
+# gradient in .grad, and whether it works with overlap.
 PROGRAMS = {
     "follow": (Perceptron, simple, True), "gpu": (Perceptron, simple, True), "sparse": (Sparse, simple, True),
     "channels-last": (Convolution, simple, True), "load": (Convolution, simple, True),
@@ -394,7 +397,8 @@ PROGRAMS = {
     "penalty": (Perceptron, penalty, False), "gradient-penalty": (Smooth, gradient_penalty, False),
     "two-losses": (Perceptron, two_losses, False), "adversarial": (Perceptron, adversarial, False),
     "checkpointed": (Perceptron, checkpointed, True), "per-sample": (Perceptron, per_sample, False),
-    "random": (Perceptron, random, True), "hooked": (Perceptron, hooked, True), "zeroed": (Perceptron, zeroed, True),
+    "random": (Perceptron, random, True), "hooked": (Perceptron, hooked, True), "zeroed": (Perceptron, zeroed,
+                                                                                           True),
     "scored-before": (Perceptron, scored_before, True), "copied-before": (Perceptron, copied_before, True),
     "early": (Early, simple, True), "recurrent": (Recurrent, simple, True), "normed": (Normed, simple, True),
     "double": (Double, simple, True), "partly-compiled": (PartlyCompiled, simple, True),
@@ -403,7 +407,8 @@ PROGRAMS = {
 
 
 def local_copy(model, samples, worker, steps, backward):
-    """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are planned."""
+    """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are
+    planned."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for step in range(1, steps + 1):
         batch = [samples[index] for index in worker._attachment.plan.samples(step)]
@@ -474,7 +479,8 @@ def with_closure(model, worker):
 
 
 def with_scaler(model, worker):
-    optimizer, scaler, losses = worker.optimizer(), torch.amp.GradScaler("cpu", init_scale=256.0), losses_of(worker)
+    optimizer, scaler, losses = worker.optimizer(), torch.amp.GradScaler("cpu",
+                                                                         init_scale=256.0), losses_of(worker)
     for step, (x, y) in enumerate(worker.loader()):
         loss = F.cross_entropy(model(x), y)
         scaler.scale(loss).backward()
@@ -643,7 +649,8 @@ def main():
     if variant == "changed":
         return train(model, worker, 0, lambda loss: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     if variant == "backward-twice":
-        return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward())
+        return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]),
+                                                                    samples[:3][1]).backward())
     if variant.startswith("batched"):
         for _ in DataLoader(worker.minibatches(), batch_size=4, num_workers=int(variant[-1])):
             pass

@@ -43,7 +43,8 @@ optimizer {
 
 
 def row(samples, **more):
-    return {"samples": samples, "train_loss": 0.5, "test_loss": None, "per_worker": [{"worker": 0}], "program": {}, **more}
+    return {"samples": samples, "train_loss": 0.5, "test_loss": None, "per_worker": [{"worker": 0}],
+            "program": {}, **more}
 
 
 class Directory(unittest.TestCase):
@@ -129,7 +130,8 @@ class FollowedTest(Directory):
         self.append(row(1))
         self.assertEqual(next(rows)["samples"], 1)
         self.append(row(3))
-        self.write("summary.json", json.dumps({"phase": "DONE", "samples": 3, "reason": "", "momentum": None, "per_worker": []}))
+        self.write("summary.json", json.dumps({"phase": "DONE", "samples": 3, "reason": "", "momentum": None,
+                                               "per_worker": []}))
         end()
         self.assertEqual([one["samples"] for one in rows], [3])
         self.assertEqual(followed.summary, {"phase": "DONE", "samples": 3})
@@ -155,11 +157,13 @@ class FollowedTest(Directory):
 
     def test_a_score_is_in_one_row(self):
         self.append(row(1), row(2, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),
-                    row(3, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8), row(4, tested_at_samples=3, test_loss=0.3))
+                    row(3, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8), row(4, tested_at_samples=3,
+                                                                                       test_loss=0.3))
         self.write("summary.json", "{}")
         rows = list(track.Followed(self.out, lost_after=0).rows())
         self.assertEqual([one.get("test_loss") for one in rows], [None, 0.4, None, 0.3])
-        self.assertEqual(rows[1], {"samples": 2, "train_loss": 0.5, "tested_at_samples": 1, "test_loss": 0.4, "test_accuracy": 0.8})
+        self.assertEqual(rows[1], {"samples": 2, "train_loss": 0.5, "tested_at_samples": 1, "test_loss": 0.4,
+                                   "test_accuracy": 0.8})
         self.assertEqual(rows[2], {"samples": 3, "train_loss": 0.5})
 
     def test_metrics_of_programs_are_in_rows(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""catchment.track with W&B and MLflow themselves: what they have stored of real jobs (tests/python/frameworks.sh track)."""
+"""catchment.track with W&B and MLflow themselves: what they have stored of real jobs
+(tests/python/frameworks.sh track)."""
 import json
 import os
 import signal
@@ -14,15 +15,18 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 OUT = tempfile.TemporaryDirectory(prefix="trackers-")
-os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", WANDB_DIR=OUT.name, MLFLOW_DISABLE_AUTO_LOGGING="true",
+os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", WANDB_DIR=OUT.name,
+                  MLFLOW_DISABLE_AUTO_LOGGING="true",
                   MLFLOW_TRACKING_URI="sqlite:///%s/mlflow.db" % OUT.name)
 import mlflow  # noqa: E402
 from wandb.proto.wandb_internal_pb2 import Record  # noqa: E402
 
 from catchment import track  # noqa: E402
 
-COMMAND = [os.path.abspath("bazel-bin/cli/catchment"), "train", "examples/drawn_digits.textproto", "--workers=1",
-           "--set=data.drawn_digits={train_samples: 512, test_samples: 64}", "--set=evaluation.every_epochs=0.5"]
+COMMAND = [os.path.abspath("bazel-bin/cli/catchment"), "train", "examples/drawn_digits.textproto",
+           "--workers=1",
+           "--set=data.drawn_digits={train_samples: 512, test_samples: 64}",
+           "--set=evaluation.every_epochs=0.5"]
 
 
 def directory(name):
@@ -30,7 +34,8 @@ def directory(name):
 
 
 def records(run):
-    """The records of an offline run of W&B, which is a log of LevelDB's format behind a header of seven bytes."""
+    """The records of an offline run of W&B, which is a log of LevelDB's format behind a header of seven
+    bytes."""
     names = [name for name in os.listdir(directory("wandb")) if name.endswith("-" + run)]
     with open(os.path.join(directory("wandb"), names[0], "run-%s.wandb" % run), "rb") as file:
         data = file.read()
@@ -49,7 +54,8 @@ def records(run):
 
 
 class Wandb:
-    """What W&B has stored of a run, which has ended. W&B's own process may write the last records after that."""
+    """What W&B has stored of a run, which has ended. W&B's own process may write the last records after
+    that."""
 
     def __init__(self, run):
         deadline, self.exit_code = time.monotonic() + 300, None
@@ -119,13 +125,15 @@ class TrackersTest(unittest.TestCase):
         with open(out + "/summary.json") as file:
             summary = json.load(file)
         losses = [(row["samples"], row["train_loss"]) for row in rows]
-        scores = sorted({(row["tested_at_samples"], row["test_loss"]) for row in rows if row["test_loss"] is not None})
+        scores = sorted({(row["tested_at_samples"], row["test_loss"]) for row in rows
+                         if row["test_loss"] is not None})
         self.assertEqual(summary["phase"], "DONE")
         self.assertTrue(scores)
 
         run = Wandb(runs["wandb"])
         self.assertEqual(run.exit_code, 0)
-        self.assertEqual((run.config["name"], run.config["epochs"], run.config["mine"]), ("drawn_digits", 12, 1))
+        self.assertEqual((run.config["name"], run.config["epochs"], run.config["mine"]), ("drawn_digits", 12,
+                                                                                          1))
         self.assertEqual(run.config["model"]["layers"][0]["conv2d"]["filters"], 32)
         self.assertEqual(run.curve("train_loss"), losses)
         self.assertEqual(run.curve("test_loss", "tested_at_samples"), scores)
@@ -135,7 +143,8 @@ class TrackersTest(unittest.TestCase):
 
         run = Mlflow(runs["mlflow"])
         self.assertEqual((run.run.info.status, run.run.info.run_name), ("FINISHED", "drawn_digits"))
-        self.assertEqual((run.run.data.params["epochs"], run.run.data.params["model.layers.0.conv2d.filters"]), ("12", "32"))
+        self.assertEqual((run.run.data.params["epochs"],
+                          run.run.data.params["model.layers.0.conv2d.filters"]), ("12", "32"))
         self.assertEqual(run.curve("train_loss"), sorted(set(losses)))
         self.assertEqual(run.curve("test_loss"), scores)
         self.assertEqual((run.run.data.tags["phase"], run.run.data.metrics["summary/test_accuracy"]),
@@ -161,7 +170,8 @@ class TrackersTest(unittest.TestCase):
         out = made("back", rows, {"phase": "FAILED", "reason": "not finite", "samples": 400})
         curve = [(row["samples"], row["train_loss"]) for row in rows]
         run = Wandb(track.wandb(out))
-        self.assertEqual((run.curve("train_loss"), run.exit_code, run.summary["reason"]), (curve, 1, "not finite"))
+        self.assertEqual((run.curve("train_loss"), run.exit_code, run.summary["reason"]), (curve, 1, "not "
+                                                                                                     "finite"))
         run = Mlflow(track.mlflow(out, run_name="back"))
         self.assertEqual(run.curve("train_loss"), sorted(curve))
         self.assertEqual((run.run.info.status, run.run.data.tags["reason"]), ("FAILED", "not finite"))

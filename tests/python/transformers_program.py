@@ -68,7 +68,8 @@ class Counts(transformers.TrainerCallback):
 
     def on_step_end(self, args, state, control, **named):
         self.steps += 1
-        assert self.steps == self.substeps == state.global_step, (self.steps, self.substeps, state.global_step)
+        assert self.steps == self.substeps == state.global_step, (self.steps, self.substeps,
+                                                                  state.global_step)
 
 
 def smooth_loss(outputs, labels, num_items_in_batch=None):
@@ -87,7 +88,8 @@ def with_own_loss(kind):
     return WithOwnLoss
 
 
-CALLBACKS = {"callback": [Counts()], "stops": [Stop()], "stops-early": [transformers.EarlyStoppingCallback(3)]}
+CALLBACKS = {"callback": [Counts()], "stops": [Stop()],
+             "stops-early": [transformers.EarlyStoppingCallback(3)]}
 
 
 def train_by_trainer(module, rows, variant, directory):

@@ -11,7 +11,8 @@ class TransformersTest(FrameworkCase):
     program = "transformers_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "smooth", "bfloat16", "evaluates", "own-loss", "loss-function",
+        for variant in ("plain", "processes", "clip", "smooth", "bfloat16", "evaluates", "own-loss",
+                        "loss-function",
                         "callback", "accelerate"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))

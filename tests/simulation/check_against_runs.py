@@ -4,13 +4,14 @@ docs/results/simulation.md.
 
     CATCHMENT_DATA=/data tests/simulation/check_against_runs.py OUT_DIR [JOB...]
 
-JOB: synthetic (steps of 50 ms that sleep, log-normal with sigma 0.3) or mnist_mlp (examples/mnist_mlp.textproto, every worker
-made 30 times slower, so that eight of them do not share two processors; three seeds). Default: both. They take about 5 and 15
-minutes. The simulation of synthetic knows the job alone; that of mnist_mlp takes the time of a step from the measured run with
-the same algorithm, number of workers and seed (--from). CATCHMENT: the command, default bazel-bin/cli/catchment.
+JOB: synthetic (steps of 50 ms that sleep, log-normal with sigma 0.3) or mnist_mlp
+(examples/mnist_mlp.textproto, every worker made 30 times slower, so that eight of them do not share two
+processors; three seeds). Default: both. They take about 5 and 15 minutes. The simulation of synthetic knows
+the job alone; that of mnist_mlp takes the time of a step from the measured run with the same algorithm,
+number of workers and seed (--from). CATCHMENT: the command, default bazel-bin/cli/catchment.
 
-Exit code: 0 if samples a second and the mean and the 99th percentile of the staleness are within 10 % of the measured
-ones, or one version, and the accuracy within the spread over seeds; 1 otherwise.
+Exit code: 0 if samples a second and the mean and the 99th percentile of the staleness are within 10 % of the
+measured ones, or one version, and the accuracy within the spread over seeds; 1 otherwise.
 """
 import json
 import os
@@ -66,7 +67,8 @@ class Case:
     def measure(self, algorithm, workers):
         slower = [] if self.name == "synthetic" else [f"--straggler={w}:{SLOWER}x" for w in range(workers)]
         directory = self.out / f"measured-{algorithm}-{workers}"
-        run([self.catchment, "compare", *self.job(workers), f"--algorithms={algorithm}", f"--workers={workers}",
+        run([self.catchment, "compare", *self.job(workers), f"--algorithms={algorithm}",
+             f"--workers={workers}",
              f"--seeds={self.seeds}", self.budget(workers), *slower, f"--out={directory}"], self.out / "log")
         return [summary(directory, algorithm, workers, seed) for seed in range(1, self.seeds + 1)]
 
@@ -78,8 +80,10 @@ class Case:
             if self.name != "synthetic":
                 source = [f"--from={measured}/runs/{algorithm}-{workers}-workers-seed-{seed}"]
             directory = self.out / f"simulated-{algorithm}-{workers}-{seed}"
-            run([self.catchment, "simulate", *self.job(workers), f"--algorithms={algorithm}", f"--workers={workers}",
-                 f"--seed={seed}", self.budget(workers), f"--network={NETWORK}", *source, f"--out={directory}",
+            run([self.catchment, "simulate", *self.job(workers), f"--algorithms={algorithm}",
+                 f"--workers={workers}",
+                 f"--seed={seed}", self.budget(workers), f"--network={NETWORK}", *source,
+                 f"--out={directory}",
                  "--overwrite"], self.out / "log")
             results.append(summary(directory, algorithm, workers, seed))
         return results

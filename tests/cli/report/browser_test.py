@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of reports in Chromium: nothing is cut off or drawn over at three widths of the window, and on paper the command
-that repeats a report is there to be copied.
+"""The pages of reports in Chromium: nothing is cut off or drawn over at three widths of the window, and on
+paper the command that repeats a report is there to be copied.
 
 bazel test //tests/cli/report:browser_test
 
@@ -20,7 +20,8 @@ OUT = tempfile.TemporaryDirectory(prefix="browser-")
 JOB = ["examples/drawn_digits.textproto", "--set=data.drawn_digits={train_samples: 64000, test_samples: 64}",
        "--step=lognormal:0.1ms:0.3", "--gradient=quadratic:10:0.1"]
 PAGES = {
-    "simulate": ["simulate", *JOB, "--algorithms=sync,downpour,staleness_aware,easgd", "--workers=1,4,16", "--seeds=2",
+    "simulate": ["simulate", *JOB, "--algorithms=sync,downpour,staleness_aware,easgd", "--workers=1,4,16",
+                 "--seeds=2",
                  "--budget=samples:600000"],
     "tune": ["tune", "--simulate", *JOB, "--over=optimizer.learning_rate=log:0.001..0.1", "--trials=9",
              "--budget=samples:600000"],
@@ -69,7 +70,8 @@ def install():
 
 
 def chromium(page, *flags):
-    command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + OUT.name + "/profile",
+    command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+               "--user-data-dir=" + OUT.name + "/profile",
                *flags, "file://" + page]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     return done.stdout
@@ -79,7 +81,8 @@ class BrowserTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         for name, command in PAGES.items():
-            subprocess.run([CATCHMENT, *command, "--out=%s/%s" % (OUT.name, name)], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([CATCHMENT, *command, "--out=%s/%s" % (OUT.name, name)], check=True,
+                           stdout=subprocess.DEVNULL)
 
     def test_nothing_is_cut_off(self):
         for path in glob.glob(OUT.name + "/*/report.html"):
@@ -93,7 +96,8 @@ class BrowserTest(unittest.TestCase):
                     frame = path.replace("report.html", "frame.html")
                     with open(frame, "w") as file:
                         file.write(FRAME % (width, measured))
-                    dom = chromium(frame, "--window-size=1700,1000", "--virtual-time-budget=10000", "--dump-dom")
+                    dom = chromium(frame, "--window-size=1700,1000", "--virtual-time-budget=10000",
+                                   "--dump-dom")
                     self.assertEqual(json.loads(re.search("<title>(.*?)</title>", dom)[1]), [width, []])
 
     def test_the_command_can_be_copied_from_paper(self):
@@ -101,7 +105,8 @@ class BrowserTest(unittest.TestCase):
             with self.subTest(page=path):
                 pdf = path.replace(".html", ".pdf")
                 chromium(path, "--no-pdf-header-footer", "--print-to-pdf=" + pdf)
-                text = subprocess.run(["pdftotext", "-layout", pdf, "-"], stdout=subprocess.PIPE, text=True, check=True).stdout
+                text = subprocess.run(["pdftotext", "-layout", pdf, "-"], stdout=subprocess.PIPE, text=True,
+                                      check=True).stdout
                 with open(path.replace(".html", ".json")) as file:
                     command = json.load(file)["command"]
                 copied = text.split("How to repeat it")[1].replace("\\\n", " ")

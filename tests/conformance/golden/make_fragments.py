@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Works out fragments.json: trajectories of Streaming and Decoupled DiLoCo, event by event, in double precision and from the
-papers' formulas alone, as make_golden.py does for rules without fragments. README.md describes the format.
+"""Works out fragments.json: trajectories of Streaming and Decoupled DiLoCo, event by event, in double
+precision and from the papers' formulas alone, as make_golden.py does for rules without fragments. README.md
+describes the format.
 
     tests/conformance/golden/make_fragments.py > tests/conformance/golden/fragments.json
 """
@@ -94,7 +95,8 @@ class Servers:
 
 
 class Worker:
-    """Its weights x, the weights y that it received last, and for each fragment what it has made since it sent it."""
+    """Its weights x, the weights y that it received last, and for each fragment what it has made since it
+    sent it."""
 
     def __init__(self, job, index, servers, gradient):
         self.f = job["algorithm"]["contribution"]["pseudo_gradient"]
@@ -139,8 +141,10 @@ class Worker:
                 if part["flies"]:
                     self.use(p)
                 indices, samples = self.servers.fragments[p].indices, part["samples"]
-                part.update(steps=0, samples=0, sent=True, flies=True, answer=None, uses_in=self.f["overlap_steps"])
-                deliver(p, {"d": [self.y[i] - self.x[i] for i in indices], "samples": samples}, part["version"])
+                part.update(steps=0, samples=0, sent=True, flies=True, answer=None,
+                            uses_in=self.f["overlap_steps"])
+                deliver(p, {"d": [self.y[i] - self.x[i] for i in indices], "samples": samples},
+                        part["version"])
 
     def answered(self, p, late):
         fragment = self.servers.fragments[p]
@@ -223,7 +227,8 @@ def trajectory(name, case, seed):
                     for p, fragment in enumerate(fragments) if fragment.version != before[p]]
     for i, worker in workers.items():
         lates[i] += worker.lates
-    return {"name": name, "job": job, "step_seconds": servers.step_seconds, "initial": initial, "curvature": curvature,
+    return {"name": name, "job": job, "step_seconds": servers.step_seconds, "initial": initial,
+            "curvature": curvature,
             "targets": targets, "events": events, "updates": updates, "late": lates}
 
 
@@ -246,9 +251,11 @@ CASES = {
     "streaming_far": (job(2, SYNC, {**THREE, "overlap_steps": 5, "blend": 0.25}, ADAMW), [1, 1.3], {}),
     "decoupled": (job(3, {"quorum": {"minimum": 1, "grace": 0.5}}, THREE, ADAMW), [1, 1.2, 2.9],
                   {37: ("leave", 1), 58: ("join", 1)}),
-    "decoupled_of_two": (job(4, {"quorum": {"minimum": 2, "grace": 0.75}}, TWO, golden.HEAVY), [1, 1.1, 1.9, 4.2],
+    "decoupled_of_two": (job(4, {"quorum": {"minimum": 2, "grace": 0.75}}, TWO, golden.HEAVY),
+                         [1, 1.1, 1.9, 4.2],
                          {31: ("leave", 0), 52: ("join", 0)}),
-    "decoupled_at_once": (job(3, {"quorum": {"minimum": 1, "grace": 0}}, {**TWO, "blend": 0.5}, ADAMW), [1, 1.4, 2.2], {}),
+    "decoupled_at_once": (job(3, {"quorum": {"minimum": 1, "grace": 0}}, {**TWO, "blend": 0.5}, ADAMW),
+                          [1, 1.4, 2.2], {}),
     "decoupled_of_all": (job(3, {"quorum": {"minimum": 3, "grace": 0.5}}, THREE, golden.HEAVY), [1, 1.2, 1.7],
                          {40: ("leave", 2)}),
 }

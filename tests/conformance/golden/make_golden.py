@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Works out the golden trajectories, trajectories.json, in double precision and from the papers' formulas alone:
-nothing of the C++ code is used. README.md describes the format.
+"""Works out the golden trajectories, trajectories.json, in double precision and from the papers' formulas
+alone: nothing of the C++ code is used. README.md describes the format.
 
     tests/conformance/golden/make_golden.py > tests/conformance/golden/trajectories.json
 """
@@ -324,8 +324,8 @@ class Worker:
             pi = [min(max((f.get("energy", 1.0) * abs(m) - abs(d)) / (abs(y) + 1e-16), 0), 5)
                   for m, d, y in zip(self.proxy, c, u)]
             return [-p * y for p, y in zip(pi, u)], self.samples
-        # Elastic: the steps between the last exchange and this one; the gradient of the step that exchanges is taken
-        # before x moves.
+        # Elastic: the steps between the last exchange and this one; the gradient of the step that exchanges
+        # is taken before x moves.
         for step in range(f["communication_period"] if self.exchanges else 0):
             if step > 0:
                 self.pending = self.own_gradient()
@@ -404,7 +404,8 @@ CONSTANT = {"schedule": {"decay": "CONSTANT"}}
 PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
 HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
 NESTEROV = {**HEAVY, "nesterov": True}
-LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust_coefficient": 0.05, "weight_decay": 0.02}
+LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust_coefficient": 0.05,
+        "weight_decay": 0.02}
 LARC = {**LARS, "kind": "LARC", "learning_rate": 0.1, "trust_coefficient": 0.5}
 LAMB = {"kind": "LAMB", "learning_rate": 0.02, "weight_decay": 0.1}
 
@@ -426,7 +427,8 @@ CASES = {
     "gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"gap_aware": {}}),
     "sync_backup": job(4, {"synchronous": {"backup_workers": 1}}, GRADIENT, HEAVY),
     "hybrid": job(4, {"grouped": {"groups": 2}}, GRADIENT, HEAVY),
-    "hybrid_inverse": job(5, {"grouped": {"groups": 2, "backup_workers": 1}}, GRADIENT, HEAVY, {"inverse": {}}),
+    "hybrid_inverse": job(5, {"grouped": {"groups": 2, "backup_workers": 1}}, GRADIENT, HEAVY,
+                          {"inverse": {}}),
     "softsync": job(4, {"n_softsync": {"n": 1}}, GRADIENT, HEAVY),
     "softsync_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, PLAIN, {"power": {}}),
     "ssp": job(4, {"bounded_staleness": {"bound": 2}}, GRADIENT, HEAVY),
@@ -435,7 +437,8 @@ CASES = {
     "dana": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN),
     "gem": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
                {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
-    "local_sgd": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {**HEAVY, **CONSTANT}}},
+    "local_sgd": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {**HEAVY,
+                                                                                         **CONSTANT}}},
                      {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
     "diloco": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
         "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
@@ -448,17 +451,21 @@ CASES = {
     "delayed_nesterov": job(4, ASYNC, GRADIENT, NESTEROV, {"delayed_nesterov": {"every": 2}}),
     "diloco_async": job(3, ASYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
         "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
-        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}, {"delayed_nesterov": {"every": 3}}),
-    "staleness_aware_bound": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.5}, "step_bound": 0.3,
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True},
+                        {"delayed_nesterov": {"every": 3}}),
+    "staleness_aware_bound": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.5},
+                                                             "step_bound": 0.3,
                                                              "delay_adaptive": {"threshold": 3}}),
     "delay_adaptive": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}}),
     "delay_adaptive_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY,
                                 {"delay_adaptive": {"threshold": 1}, "power": {"exponent": 0.5}}),
     "delay_adaptive_dc_asgd": job(4, ASYNC, GRADIENT, PLAIN,
                                   {"delay_adaptive": {"threshold": 2}, "delay_compensated": {"lambda": 0.5}}),
-    "delay_adaptive_gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}, "gap_aware": {}}),
+    "delay_adaptive_gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2},
+                                                                "gap_aware": {}}),
     "staleness_limit": job(4, {"asynchronous": {"staleness_limit": 3}}, GRADIENT, HEAVY),
-    "staleness_limit_dana": job(3, {"asynchronous": {"staleness_limit": 2}}, {"look_ahead": {"momentum": 0.8}}, PLAIN),
+    "staleness_limit_dana": job(3, {"asynchronous": {"staleness_limit": 2}},
+                                {"look_ahead": {"momentum": 0.8}}, PLAIN),
     "dana_bound": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN, {"step_bound": 1.5}),
     "gem_bound": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
                      {"kind": "SGD", "learning_rate": 1, "momentum": 0},
@@ -468,7 +475,8 @@ CASES = {
                         {"delay_adaptive": {"threshold": 2}, "of": "STEP"}),
     "adam_of_gradient": job(4, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02},
                             {"delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
-    "softsync_power_of_gradient": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY, {"power": {}, "of": "GRADIENT"}),
+    "softsync_power_of_gradient": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY,
+                                      {"power": {}, "of": "GRADIENT"}),
     "gap_aware_of_gradient": job(4, ASYNC, GRADIENT, HEAVY,
                                  {"gap_aware": {}, "delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
     "lars_of_gradient": job(3, ASYNC, GRADIENT, LARS, {"inverse": {}, "of": "GRADIENT"}),

@@ -1,5 +1,5 @@
-"""The worker's half of the contributions `gradient`, `elastic` and `pseudo_gradient`, as docs/wire_protocol.md and
-docs/job_reference.md describe them."""
+"""The worker's half of the contributions `gradient`, `elastic` and `pseudo_gradient`, as
+docs/wire_protocol.md and docs/job_reference.md describe them."""
 import math
 
 import numpy
@@ -95,7 +95,8 @@ class Gradient:
 
 
 class Elastic:
-    """Exchanges before steps 0, k, 2k, ... of its own, and once more at the end; EASGD, and EAMSGD with a momentum."""
+    """Exchanges before steps 0, k, 2k, ... of its own, and once more at the end; EASGD, and EAMSGD with a
+    momentum."""
 
     def __init__(self, job, parameters, size):
         self.period, self.optimizer = job.algorithm.contribution.elastic.communication_period, job.optimizer

@@ -21,7 +21,8 @@ def to_bfloat16(values):
 
 
 def float16_scale(values):
-    """Returns the power of two with which the block's largest magnitude comes to lie between 2^14 and 2^15."""
+    """Returns the power of two with which the block's largest magnitude comes to lie between 2^14 and
+    2^15."""
     largest = float(numpy.max(numpy.abs(values)))
     if largest == 0 or not math.isfinite(largest):
         return 1.0
@@ -30,7 +31,8 @@ def float16_scale(values):
 
 
 def encode(codec, values):
-    """Returns the payload and the scale. Codecs with error feedback have encoders with a state: error_feedback()."""
+    """Returns the payload and the scale. Codecs with error feedback have encoders with a state:
+    error_feedback()."""
     if codec == FLOAT32:
         return values.astype("<f4").tobytes(), None
     if codec == BFLOAT16:
@@ -60,7 +62,8 @@ def error_feedback(codec, compression, size):
 
 
 class ScaledGroups:
-    """Codes of 8 or 4 bits with a scale for each group, with error feedback: the residual of one shard's values."""
+    """Codes of 8 or 4 bits with a scale for each group, with error feedback: the residual of one shard's
+    values."""
 
     def __init__(self, codec, decay, size):
         self.codec, self.decay, self.residual = codec, numpy.float32(decay), numpy.zeros(size, numpy.float32)
@@ -97,14 +100,16 @@ class ScaledGroups:
         levels, thresholds = (numpy.array(row, numpy.float32) for row in LEVELS[self.codec])
         level = numpy.searchsorted(thresholds * scale, magnitudes, side="right")
         negative = (total < 0) & (level > 0)
-        return scale, level + 8 * negative, numpy.where(negative, -1, 1).astype(numpy.float32) * levels[level] * scale
+        return scale, level + 8 * negative, numpy.where(negative, -1,
+                                                        1).astype(numpy.float32) * levels[level] * scale
 
 
 class TopK:
     """The largest values of each block, with error feedback: the residual of one shard's values."""
 
     def __init__(self, fraction, decay, size):
-        self.fraction, self.decay, self.residual = fraction, numpy.float32(decay), numpy.zeros(size, numpy.float32)
+        self.fraction, self.decay, self.residual = fraction, numpy.float32(decay), numpy.zeros(size,
+                                                                                               numpy.float32)
 
     def encode(self, begin, values, samples):
         """Returns the payload of the block whose first value is the shard's value `begin`."""

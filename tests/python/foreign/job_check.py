@@ -1,20 +1,26 @@
-"""Refuses jobs that this client would train otherwise than they say: docs/wire_protocol.md, "Fields of the job"."""
+"""Refuses jobs that this client would train otherwise than they say: docs/wire_protocol.md, "Fields of the
+job"."""
 from model import Unsupported
 
 # Paths, with all that is below them, that this client follows.
 FOLLOWED = ["model.layers.name", "model.layers.dense.units", "model.layers.relu", "data.table.train",
             "data.table.shape", "data.table.classes", "algorithm.contribution.gradient",
-            "algorithm.contribution.elastic", "algorithm.contribution.pseudo_gradient", "seed", "block_kib", "compression",
+            "algorithm.contribution.elastic", "algorithm.contribution.pseudo_gradient", "seed", "block_kib",
+            "compression",
             "faults.connect_timeout_seconds"]
 # What the servers and the master do.
-OTHERS = ["name", "shared_memory", "batch_size", "epochs", "samples", "updates", "workers", "deterministic", "evaluation", "faults",
-          "device", "model.initial_weights", "algorithm.preset", "algorithm.consistency", "algorithm.compensation",
+OTHERS = ["name", "shared_memory", "batch_size", "epochs", "samples", "updates", "workers", "deterministic",
+          "evaluation", "faults",
+          "device", "model.initial_weights", "algorithm.preset", "algorithm.consistency",
+          "algorithm.compensation",
           "data.loader_threads", "data.table.test", "data.table.directory", "data.table.features",
           "data.table.labels", "checkpoint", "optimizer", "computation", "last_minibatch"]
 # Fields of which this client can do nothing but these values.
 ONLY = {"model.loss.kind": [1], "model.loss.label_smoothing": [0.0], "model.layers.dense.bias": [True],
-        "data.table.label_columns": [0], "model.layers.dense.initializer": range(6), "checkpoint.worker_state": [False]}
-# With `pseudo_gradient`: the whole model at a time, without overlap, and SGD with CONSTANT or COSINE for its own steps.
+        "data.table.label_columns": [0], "model.layers.dense.initializer": range(6),
+        "checkpoint.worker_state": [False]}
+# With `pseudo_gradient`: the whole model at a time, without overlap, and SGD with CONSTANT or COSINE for its
+# own steps.
 PSEUDO = "algorithm.contribution.pseudo_gradient."
 ONLY.update({PSEUDO + "fragments": [1], PSEUDO + "overlap_steps": [0], PSEUDO + "blend": [0.0],
              PSEUDO + "steps_by_speed": [False], PSEUDO + "local_optimizer.kind": [1],
@@ -44,7 +50,8 @@ def check(job):
 
 
 def set_fields(message, prefix):
-    """Yields the path and the value of every field that is set, and fails for what job.proto does not have."""
+    """Yields the path and the value of every field that is set, and fails for what job.proto does not
+    have."""
     if len(message.UnknownFields()) > 0:
         raise Unsupported("%s has a field that this client does not know" % (prefix or "the job"))
     for field, value in message.ListFields():

@@ -23,7 +23,8 @@ class Model:
                 self.layers.append(None)
                 continue
             units = layer.dense.units
-            weight, bias = self._add(layer.name + ".weight", units, inputs), self._add(layer.name + ".bias", units)
+            weight, bias = self._add(layer.name + ".weight", units, inputs), self._add(layer.name + ".bias",
+                                                                                       units)
             self.layers.append((weight, (units, inputs), bias))
             inputs = units
 
@@ -33,7 +34,8 @@ class Model:
         return slice(begin, self.size)
 
     def gradient(self, weights, x, labels):
-        """Returns the gradient of the mean softmax cross-entropy, the sum of losses and the number of right samples."""
+        """Returns the gradient of the mean softmax cross-entropy, the sum of losses and the number of right
+        samples."""
         inputs = []
         for layer in self.layers:
             inputs.append(x)

@@ -44,7 +44,8 @@ class Shard:
         threading.Thread(target=self._read, args=(self.call,), daemon=True).start()
 
     def _read(self, call):
-        """Takes answers until the stream ends; from its opening on, since the server stops reading otherwise."""
+        """Takes answers until the stream ends; from its opening on, since the server stops reading
+        otherwise."""
         code, why = grpc.StatusCode.UNAVAILABLE, "the stream was closed"
         try:
             for answer in call:
@@ -90,7 +91,8 @@ class Shard:
         requests = {}
         for b, (begin, size) in enumerate(zip(self.begins, self.sizes)):
             payload, scale = self._encode(begin, values[begin:begin + size], samples)
-            requests[b] = Block(operation=operation, sequence=self.sequence, version=self.versions[b], block=b,
+            requests[b] = Block(operation=operation, sequence=self.sequence, version=self.versions[b],
+                                block=b,
                                 samples=samples, steps=steps, payload=payload)
             if scale is not None:
                 requests[b].scale = scale

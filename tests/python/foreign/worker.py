@@ -3,12 +3,14 @@
 
     worker.py MASTER [FAULT]
 
-It trains jobs with dense and relu layers on CSV files, with the contributions `gradient`, `elastic` and, with SGD for its
-own steps, `pseudo_gradient`, and every codec, and refuses all others. It has no shared memory: its payloads are in messages.
-MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every third step, with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
-registers another model, and `hello` opens its streams with another model's fingerprint; `member` opens its streams with
-an incarnation that the master has not given; `silent` reports no progress; `calls` leaves the job when it has ignored
-three calls and has sent three contributions after that.
+It trains jobs with dense and relu layers on CSV files, with the contributions `gradient`, `elastic` and, with
+SGD for its own steps, `pseudo_gradient`, and every codec, and refuses all others. It has no shared memory:
+its payloads are in messages.
+MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every third step,
+with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
+registers another model, and `hello` opens its streams with another model's fingerprint; `member` opens its
+streams with an incarnation that the master has not given; `silent` reports no progress; `calls` leaves the
+job when it has ignored three calls and has sent three contributions after that.
 
 Exit codes: 0 the job is done, 1 it is not, for the reason on stderr.
 """
@@ -96,7 +98,8 @@ class Membership:
             request = master_pb2.HeartbeatRequest(worker=self.me.worker, incarnation=self.me.incarnation,
                                                   progress=self.reported)
             try:
-                reply = self.client.master.stub.Heartbeat(request, timeout=self.me.heartbeat_timeout_seconds / 3,
+                reply = self.client.master.stub.Heartbeat(request,
+                                                          timeout=self.me.heartbeat_timeout_seconds / 3,
                                                           metadata=self.client.master.metadata())
                 self.stop, wait = self.stop or reply.stop, reply.again_in_seconds
             except grpc.RpcError as error:
@@ -110,7 +113,8 @@ class Membership:
         return wire_pb2.Hello(protocol_version=PROTOCOL_VERSION, job=client.job.name,
                               fingerprint=PAGE["fingerprint"](client.model.tensors) ^ other, shard=shard,
                               num_shards=len(client.servers), worker=self.me.worker,
-                              incarnation=self.me.incarnation + client.take_fault("member"), run_id=client.run_id,
+                              incarnation=self.me.incarnation + client.take_fault("member"),
+                              run_id=client.run_id,
                               token=self.me.token)
 
     def _connect(self):
@@ -164,7 +168,8 @@ class Membership:
             progress = (spans[0].epoch * len(client.labels) + spans[0].begin) / total_samples
 
         def gradient(weights):
-            values, loss, correct = client.model.gradient(weights, client.inputs[samples], client.labels[samples])
+            values, loss, correct = client.model.gradient(weights, client.inputs[samples],
+                                                          client.labels[samples])
             self.progress.loss_sum += loss
             self.progress.correct += correct
             self.progress.samples += len(samples)
@@ -191,7 +196,8 @@ class Membership:
         self.ended.set()
         for shard in self.shards:
             shard.close()
-        request = master_pb2.LeaveRequest(worker=self.me.worker, incarnation=self.me.incarnation, reason=reason,
+        request = master_pb2.LeaveRequest(worker=self.me.worker, incarnation=self.me.incarnation,
+                                          reason=reason,
                                           failed=failed, progress=self.reported)
         try:
             return self.client.master.stub.Leave(request, timeout=DEADLINE,
@@ -237,14 +243,16 @@ class Client:
         self.master.patience = self.job.faults.connect_timeout_seconds
         self.inputs, self.labels = read_table(self.job.data.table)
         self.model = Model(self.job)
-        self.ranges = [PAGE["shard_range"](self.model.size, s, len(self.servers)) for s in range(len(self.servers))]
+        self.ranges = [PAGE["shard_range"](self.model.size, s, len(self.servers))
+                       for s in range(len(self.servers))]
 
     def _register(self):
         wrong = 1 if self.fault == "model" else 0
         me = self.master.call("Register", master_pb2.RegisterRequest(
             tensors=[master_pb2.TensorInfo(name=name, shape=[shape[0] + wrong, *shape[1:]])
                      for name, shape in self.model.tensors],
-            train_samples=len(self.labels), host="localhost", pid=os.getpid(), device="python", run_id=self.run_id,
+            train_samples=len(self.labels), host="localhost", pid=os.getpid(), device="python",
+            run_id=self.run_id,
             protocol_version=PROTOCOL_VERSION))
         self.master.token = me.token
         return me

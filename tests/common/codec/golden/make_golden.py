@@ -1,13 +1,14 @@
-"""Makes push_codecs.json: the payloads of codecs with error feedback, by NumPy in float32, from docs/codecs.md alone.
+"""Makes push_codecs.json: the payloads of codecs with error feedback, by NumPy in float32, from
+docs/codecs.md alone.
 
     python3 make_golden.py > push_codecs.json          (needs numpy; Debian's python3-numpy, 1.24, was used)
 
 The file:
-  numpy  version
-  cases  [{name, codec, decay, fraction, pushes}], `fraction` with TOP_K only. The pushes of a case are of one worker and one
-         block, so that each has the residual of the previous ones:
-         {samples, gradient, payload, values, residual}, all but `samples` as the hexadecimal digits of their bytes:
-         the contribution, float32; its payload; what the server reads, float32; the residual after the push, float32
+  numpy version cases [{name, codec, decay, fraction, pushes}], `fraction` with TOP_K only. The pushes of a
+  case are of one worker and one
+         block, so that each has the residual of the previous ones: {samples, gradient, payload, values,
+         residual}, all but `samples` as the hexadecimal digits of their bytes: the contribution, float32; its
+         payload; what the server reads, float32; the residual after the push, float32
 """
 import json
 import sys
@@ -81,8 +82,10 @@ def make_case(name, codec, gradients, decay=1.0, fraction=None):
     for gradient in gradients:
         if gradient is None:
             zeros = np.zeros(size, F)
-            payload, values = encode_groups(codec, zeros) if fraction is None else encode_top_k(fraction, zeros)
-            pushes.append(dict(samples=0, gradient=digits(zeros), payload=payload.hex(), values=digits(values),
+            payload, values = encode_groups(codec, zeros) if fraction is None else encode_top_k(fraction,
+                                                                                                zeros)
+            pushes.append(dict(samples=0, gradient=digits(zeros), payload=payload.hex(),
+                               values=digits(values),
                                residual=digits(residual)))
             continue
         a = F(decay) * residual + gradient
@@ -91,7 +94,8 @@ def make_case(name, codec, gradients, decay=1.0, fraction=None):
             residual = a - values
         pushes.append(dict(samples=1, gradient=digits(gradient), payload=payload.hex(), values=digits(values),
                            residual=digits(residual)))
-    return dict(name=name, codec=codec, decay=decay, **({} if fraction is None else dict(fraction=fraction)), pushes=pushes)
+    return dict(name=name, codec=codec, decay=decay, **({} if fraction is None else dict(fraction=fraction)),
+                pushes=pushes)
 
 
 def neighbours(x):
@@ -100,7 +104,8 @@ def neighbours(x):
 
 
 def around_thresholds(codec, s):
-    """Returns a group with the largest magnitude s and, in both signs, each threshold and its two neighbours."""
+    """Returns a group with the largest magnitude s and, in both signs, each threshold and its two
+    neighbours."""
     if codec == "INT8":
         u = F(F(s) / F(127))
         middles = [F(F(k + 0.5) * u) for k in (0, 1, 2, 3, 62, 63, 64, 125, 126)]
@@ -128,18 +133,22 @@ def make_cases():
         yield make_case("subnormals", codec, [np.array([TINY, -TINY, 100 * TINY, 1e-39], F)] * 2)
         yield make_case("subnormals beside numbers", codec, [np.array([TINY, -1e-39, 1, -0.0], F)] * 2)
         for s in neighbours(2.0 ** -100):
-            yield make_case(f"scale {float(s).hex()}", codec, [np.array([s, -s / 2, s / 3, s / 50, 0], F)] * 2)
+            yield make_case(f"scale {float(s).hex()}", codec, [np.array([s, -s / 2, s / 3, s / 50, 0],
+                                                                        F)] * 2)
         for s in (MAX, np.nextafter(MAX, F(0)), F(MAX * F(0.999)), F(2.0 ** 127)):
-            yield make_case(f"scale {float(s).hex()}", codec, [np.array([1], F), np.array([s], F), np.array([1], F)])
+            yield make_case(f"scale {float(s).hex()}", codec, [np.array([1], F), np.array([s], F),
+                                                               np.array([1], F)])
         for bad in (np.nan, np.inf, -np.inf):
             broken = normal(140)
             broken[130] = bad
             yield make_case(f"{bad}", codec, [normal(140), broken, normal(140)], 0.95)
         yield make_case("no samples", codec, [normal(131), None, normal(131)], 0.95)
         for decay in (1.0, 0.95):
-            yield make_case(f"five pushes, decay {decay}", codec, [normal(131, 0.01) for _ in range(5)], decay)
+            yield make_case(f"five pushes, decay {decay}", codec, [normal(131, 0.01) for _ in range(5)],
+                            decay)
     for decay in (1.0, 0.95):
-        yield make_case(f"five pushes, decay {decay}", "TOP_K", [normal(131, 0.01) for _ in range(5)], decay, 0.05)
+        yield make_case(f"five pushes, decay {decay}", "TOP_K", [normal(131, 0.01) for _ in range(5)], decay,
+                        0.05)
 
 
 if __name__ == "__main__":

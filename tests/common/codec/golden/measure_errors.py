@@ -2,7 +2,8 @@
 
     python3 measure_errors.py          (needs numpy; takes seconds)
 
-131,072 random values of each distribution. "int4" has 15 equal steps from -s to s in groups of 128, for comparison.
+131,072 random values of each distribution. "int4" has 15 equal steps from -s to s in groups of 128, for
+comparison.
 """
 import numpy as np
 
@@ -13,7 +14,8 @@ draw = np.random.default_rng(7)
 
 
 def sum_of_adam_steps(steps=16):
-    """Returns the move of parameters in some steps of Adam whose gradients have a mean of 0.3 standard deviations or so."""
+    """Returns the move of parameters in some steps of Adam whose gradients have a mean of 0.3 standard
+    deviations or so."""
     mean, m, v, moved = 0.3 * draw.standard_normal(N), 0, 0, 0
     for step in range(1, steps + 1):
         gradient = mean + draw.standard_normal(N)
@@ -36,11 +38,13 @@ DISTRIBUTIONS = {
     "normal * lognormal(1)": draw.standard_normal(N) * np.exp(draw.standard_normal(N)),
     "sum of 16 steps of Adam": sum_of_adam_steps(),
 }
-CODECS = {codec: lambda values, codec=codec: encode_groups(codec, values)[1] for codec in ("E3M0", "E2M1", "INT8")}
+CODECS = {codec: lambda values, codec=codec: encode_groups(codec, values)[1] for codec in ("E3M0", "E2M1",
+                                                                                           "INT8")}
 CODECS = {"int4": int4, **CODECS}
 
 print("| values |", " | ".join(CODECS), "|")
 for name, values in DISTRIBUTIONS.items():
     values = values.astype(np.float32)
     errors = [np.sum(np.square(values - decode(values), dtype=np.float64)) for decode in CODECS.values()]
-    print("|", name, "|", " | ".join(f"{error / np.sum(np.square(values, dtype=np.float64)):.2g}" for error in errors), "|")
+    print("|", name, "|",
+          " | ".join(f"{error / np.sum(np.square(values, dtype=np.float64)):.2g}" for error in errors), "|")

@@ -3,31 +3,38 @@
 
     translate.py FILE.ptx > FILE.cc
 
-Each kernel becomes a function that executes one thread. Its registers are in a struct, so that a thread can stop at a
-barrier, let the other threads of its block reach it, and continue. An instruction that is not in the tables below is an
-error that names it: a new compiler or a new kernel then needs an entry, with its meaning from NVIDIA's PTX ISA.
+Each kernel becomes a function that executes one thread. Its registers are in a struct, so that a thread can
+stop at a barrier, let the other threads of its block reach it, and continue. An instruction that is not in
+the tables below is an error that names it: a new compiler or a new kernel then needs an entry, with its
+meaning from NVIDIA's PTX ISA.
 """
 import re
 import sys
 
 C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
            "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
-           "b8": "uint8_t", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t", "f32": "float", "pred": "bool"}
+           "b8": "uint8_t", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t", "f32": "float",
+           "pred": "bool"}
 BYTES = {"f32": 4, **{f"{sign}{bits}": bits // 8 for sign in "usb" for bits in (8, 16, 32, 64)}}
 SPECIAL = {f"%{name}.{axis}": f"thread.{field}.{axis}"
-           for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"), ("nctaid", "grid_size"))
+           for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"),
+                               ("nctaid", "grid_size"))
            for axis in "xy"}
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 INTEGER_OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "div": "/", "rem": "%"}
 FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 # By all of the name but the type. The arguments are the source operands.
 FLOAT_FUNCTIONS = {
-    "add.rz": "AddTowardsZero({0}, {1})", "fma.rn": "std::fmaf({0}, {1}, {2})", "fma.rm": "FmaDown({0}, {1}, {2})",
-    "rcp.rn": "1.0f / {0}", "rcp.approx.ftz": "1.0f / {0}", "sqrt.rn": "std::sqrt({0})", "ex2.approx.ftz": "std::exp2({0})",
+    "add.rz": "AddTowardsZero({0}, {1})", "fma.rn": "std::fmaf({0}, {1}, {2})", "fma.rm": "FmaDown({0}, {1}, "
+                                                                                          "{2})",
+    "rcp.rn": "1.0f / {0}", "rcp.approx.ftz": "1.0f / {0}", "sqrt.rn": "std::sqrt({0})",
+    "ex2.approx.ftz": "std::exp2({0})",
     "neg": "-{0}", "abs": "std::fabs({0})", "max": "std::fmax({0}, {1})", "min": "std::fmin({0}, {1})",
     "copysign": "std::copysign({1}, {0})", "cvt.sat.f32": "Saturate({0})"}
-# How many instructions of a GPU one of PTX becomes, where that is not about one: counted in what ptxas makes for sm_90.
-INSTRUCTIONS = {"div.s32": 20, "div.u32": 20, "rem.s32": 20, "rem.u32": 20, "div.s64": 80, "rem.s64": 80, "div.rn.f32": 10,
+# How many instructions of a GPU one of PTX becomes, where that is not about one: counted in what ptxas makes
+# for sm_90.
+INSTRUCTIONS = {"div.s32": 20, "div.u32": 20, "rem.s32": 20, "rem.u32": 20, "div.s64": 80, "rem.s64": 80,
+                "div.rn.f32": 10,
                 "rcp.rn.f32": 8, "sqrt.rn.f32": 8}
 
 
@@ -166,7 +173,8 @@ class Kernel:
         target = self.address(operands[0], space)
         values = split_operands(operands[1].strip("{}"))
         recorded = f"RecordWrite({target}, {len(values) * BYTES[kind]}); " if space == "global" else ""
-        return recorded + " ".join(f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, {self.value(value, kind)});"
+        return recorded + " ".join(f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, "
+                                   f"{self.value(value, kind)});"
                                    for i, value in enumerate(values))
 
     def increment(self, operands):
@@ -216,7 +224,8 @@ class Kernel:
 
     @staticmethod
     def compare(comparison, kind, values):
-        # A comparison of floats that ends with u is true where one is NaN; the others, ne included, are false.
+        # A comparison of floats that ends with u is true where one is NaN; the others, ne included, are
+        # false.
         unordered = kind == "f32" and comparison not in COMPARISONS and comparison[-1:] == "u"
         operator = COMPARISONS.get(comparison[:-1] if unordered else comparison)
         if operator is None:

@@ -1,11 +1,13 @@
-"""Makes plateau.json: what torch.optim.lr_scheduler.ReduceLROnPlateau does, for other implementations to be held to.
+"""Makes plateau.json: what torch.optim.lr_scheduler.ReduceLROnPlateau does, for other implementations to be
+held to.
 
     python3 make_plateau.py > plateau.json            (needs torch; Debian's python3-torch, 1.13, was used)
 
 The file:
   torch  version
   cases  name
-         schedule  the job's schedule (proto/job.proto, Schedule) in protobuf's JSON; what is absent is left to the
+         schedule the job's schedule (proto/job.proto, Schedule) in protobuf's JSON; what is absent is left to
+         the
                    defaults, here and in PyTorch (but for min_lr, which PyTorch has as a rate, not as a share)
          torch     the scheduler that it is held to; numbers as they are after a job file's float32 has rounded them
          losses    of the evaluations, in order; float64; "NaN" where it is none
@@ -51,7 +53,8 @@ CASES = {
     "no_threshold": (dict(patience=2, factor=0.5, threshold=0.0), [2 * 0.999 ** t for t in range(20)] + FLAT),
     "noisy": (dict(patience=2, factor=0.7, threshold=0.01), falling(100, 0.05, 2)),
     "nan_at_first": (dict(patience=1, factor=0.5), [math.nan, math.nan, 2, 2, 1, 1, 1, 1]),
-    "diverged": (dict(patience=1, factor=0.5), [2, 1, math.nan, math.nan, math.nan, 3, 4, 0.5, math.nan, math.nan]),
+    "diverged": (dict(patience=1, factor=0.5), [2, 1, math.nan, math.nan, math.nan, 3, 4, 0.5, math.nan,
+                                                math.nan]),
 }
 
 
@@ -62,7 +65,8 @@ def run(name, schedule, losses):
                  **{"min_lr" if key == "final_fraction" else key: value for key, value in given.items()}}
     call = f"ReduceLROnPlateau({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
     return {"name": name, "schedule": {"decay": "PLATEAU", **schedule}, "torch": call,
-            "losses": ["NaN" if math.isnan(loss) else loss for loss in losses], "rates": rates(arguments, losses)}
+            "losses": ["NaN" if math.isnan(loss) else loss for loss in losses], "rates": rates(arguments,
+                                                                                               losses)}
 
 
 def main():
