@@ -356,6 +356,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/results/large_batch.md", r"docs/figures/plot_scaling\.py (\S+) .*", run()),
     ("docs/results/scaling.md", r"for \w+ in .* do catchment simulate \S+/mnist_mlp\S+ .*; done",
      run(replace=[("samples:180000", f"samples:512 {DIGITS}"), (r"15,30,60", "15")])),
+    ("docs/results/scaling.md", r"catchment simulate .* --straggler=3:4x .*",
+     run(f"{DIGITS} --workers=4 --seeds=1 --search=none --budget=samples:512")),
     ("docs/results/scaling.md", r"catchment (simulate|compare) \S+/mnist_\S+ .*",
      run(f"{DIGITS} --workers=1,2 --seeds=1 --budget=samples:512")),
     ("docs/results/scaling.md", r"catchment simulate .* --workers=1024 .*",
