@@ -25,9 +25,11 @@ BUILT_IN = """
 model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units: 3 } } initial_weights: "%s" }
 data { table { train: "%s" shape: 6 classes: 3 } }
 """
-# What two presets need to do with one worker.
+# What presets need to do with one worker, and with a model of 83 parameters.
 ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"],
-              "hybrid": ["algorithm.consistency.synchronous={}"]}
+              "hybrid": ["algorithm.consistency.synchronous={}"],
+              "decoupled_diloco": ["algorithm.consistency.synchronous={}",
+                                   "algorithm.contribution.pseudo_gradient.fragments=4"]}
 
 # As torch_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
