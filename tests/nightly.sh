@@ -8,8 +8,8 @@
 #
 # Prints a table in Markdown with the result and the seconds of each test, slowest first, and at last how many
 # passed, failed and were skipped. docs/results/nightly.md holds the last one. Some tests install Debian
-# packages, which needs root; what cannot run is skipped, and the table says why. Exit codes: 0 nothing
-# failed, 1 something did.
+# packages, which needs root; what cannot run is skipped, and the table says why.
+# Exit codes: 0 nothing failed, 1 something did.
 set -uo pipefail
 
 # Prints "SECONDS TARGET RESULT" for each line of Bazel's that gives a test's result, slowest first.

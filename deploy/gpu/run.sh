@@ -17,8 +17,8 @@
 #
 # Without a GPU it says of each part that it did not run, and why. What fails is run once more with
 # CATCHMENT_CUDA_SYNC=1, which names the kernel that fails, and the next step follows. PyTorch is python3's,
-# where it has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program. Exit
-# codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
+# where it has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program.
+# Exit codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

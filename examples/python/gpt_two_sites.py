@@ -95,8 +95,7 @@ class Failure(Exception):
     """What is wrong, in a sentence or two."""
 
 
-# ------------------------------------------------------------------------------------------------- a
-# learner's program
+# ---------------------------------------------------------------------------------------- a learner's program
 
 def text_of(path):
     """Returns the characters that the model learns, each of one byte."""

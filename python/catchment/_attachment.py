@@ -73,8 +73,7 @@ class Attachment:
             previous._worker.end(_REPLACED_SECONDS)
             previous._socket.close()
 
-    # -------------------------------------------------------------------------------------------------
-    # training
+    # ----------------------------------------------------------------------------------------------- training
 
     def next_step(self):
         """Advances to the next step, without waiting for it."""
@@ -130,8 +129,7 @@ class Attachment:
         except OSError:
             pass
 
-    # -----------------------------------------------------------------------------------------------
-    # evaluation
+    # --------------------------------------------------------------------------------------------- evaluation
 
     def await_evaluation(self):
         """Waits for weights to score. Returns False when there are no more."""
@@ -150,8 +148,7 @@ class Attachment:
     def scored(self, samples, loss_sum, correct):
         self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
 
-    # ----------------------------------------------------------------------------------------------- the
-    # socket
+    # --------------------------------------------------------------------------------------------- the socket
 
     def _say_hello(self, train_samples, test_samples, device, local_steps):
         hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples,

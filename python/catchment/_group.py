@@ -54,8 +54,7 @@ class GroupAttachment:
     def _note_result(self):
         self._has_result = True
 
-    # ------------------------------------------------------------------------------------------------- the
-    # ranks
+    # ---------------------------------------------------------------------------------------------- the ranks
 
     def _from_first(self, make):
         """Calls `make` on rank 0, and returns its result on every rank."""
@@ -86,8 +85,7 @@ class GroupAttachment:
     def _broadcast_weights(self):
         dist.broadcast(torch.frombuffer(self.weights, dtype=torch.float32), self._first, self._group)
 
-    # -------------------------------------------------------------------------------------------------
-    # training
+    # ----------------------------------------------------------------------------------------------- training
 
     def next_step(self):
         self.step += 1
@@ -148,8 +146,7 @@ class GroupAttachment:
         if self.rank == 0:
             self._attachment.span(name, begin, end)
 
-    # -----------------------------------------------------------------------------------------------
-    # evaluation
+    # --------------------------------------------------------------------------------------------- evaluation
 
     def await_evaluation(self):
         more = self._from_first(lambda: self._attachment.await_evaluation())

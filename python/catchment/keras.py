@@ -150,8 +150,7 @@ class _Data:
         return keras.tree.map_structure(lambda part: part[samples], self.arrays)
 
 
-# ------------------------------------------------------------------------------------------------------
-# backends
+# --------------------------------------------------------------------------------------------------- backends
 
 def _call_jax(function, values, shapes):
     import jax
@@ -178,8 +177,7 @@ def _call_tensorflow(function, values, shapes):
 _CALLS = {"jax": _call_jax, "torch": _call_torch, "tensorflow": _call_tensorflow}
 
 
-# -------------------------------------------------------------------------------------------- objects for
-# Keras
+# ------------------------------------------------------------------------------------------ objects for Keras
 
 @keras.saving.register_keras_serializable("catchment")
 class Optimizer(keras.optimizers.Optimizer):
@@ -293,8 +291,7 @@ def _tensorflow_data(make, first):
     return data.with_options(options)
 
 
-# -------------------------------------------------------------------------------------------------------
-# worker
+# ----------------------------------------------------------------------------------------------------- worker
 
 class Worker(ExchangingWorker):
     """This program's place in the job: like catchment.Worker, with a Keras model."""
@@ -397,8 +394,7 @@ class Worker(ExchangingWorker):
         return [(_layer_path(variable) + name, variable) for layer in norms for name, variable in (
             (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
 
-    # ------------------------------------------------------------------------------------------------
-    # minibatches
+    # -------------------------------------------------------------------------------------------- minibatches
 
     def _in_turn(self, load):
         """Yields minibatches from the step under way on. A loop in this thread may ask for one before the
@@ -433,8 +429,7 @@ class Worker(ExchangingWorker):
         samples = self._attachment.plan.samples(step)
         return None if samples is None else numpy.frombuffer(samples, dtype=numpy.uint32).astype(numpy.int64)
 
-    # ------------------------------------------------------------------------------------------------------
-    # steps
+    # -------------------------------------------------------------------------------------------------- steps
 
     def _await_steps(self):
         if keras.backend.backend() == "jax":

@@ -307,8 +307,7 @@ class Worker(Position):
             self._begin_step()
             self._take_weights(self._size)
 
-    # --------------------------------------------------------------------------------------------------- the
-    # loop
+    # ----------------------------------------------------------------------------------------------- the loop
 
     def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
         """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is
@@ -443,8 +442,7 @@ class Worker(Position):
                 self._attachment.statistic(name, _bytes(values))
             self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
 
-    # ------------------------------------------------------------------------------------------------- batch
-    # norm
+    # --------------------------------------------------------------------------------------------- batch norm
 
     def _pass_first(self, minibatch):
         self._model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
@@ -484,8 +482,7 @@ class Worker(Position):
         for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
             yield [data[i * len(data) // count] for i in range(begin, min(begin + self.batch_size, count))]
 
-    # ----------------------------------------------------------------------------------------------------
-    # weights
+    # ------------------------------------------------------------------------------------------------ weights
 
     def _share_weights(self):
         for parameter in self._parameters:
@@ -606,8 +603,7 @@ class Worker(Position):
             if begin < parameter.end <= end:
                 self._copies.bring(parameter)
 
-    # ----------------------------------------------------------------------------------------------------
-    # modules
+    # ------------------------------------------------------------------------------------------------ modules
 
     def _add_hooks(self):
         places = {parameter.tensor: parameter for parameter in self._parameters}
@@ -675,8 +671,7 @@ class Worker(Position):
             self._needs[module] = need(module)
         self._always = max((own[module] for module in own if module not in covered), default=0)
 
-    # --------------------------------------------------------------------------------------------------
-    # gradients
+    # ---------------------------------------------------------------------------------------------- gradients
 
     @torch.no_grad()
     def _make_local_step(self):

@@ -86,8 +86,7 @@ class Bench:
         self.rows.append(row)
         print("%-46s %6.3f  (promised: %s)" % (case, row["ratio"], promised), more or "", flush=True)
 
-    # ------------------------------------------------------------------------------------------------- the
-    # cases
+    # ---------------------------------------------------------------------------------------------- the cases
 
     def one(self, model):
         ratios = []

@@ -43,8 +43,7 @@ PATIENCE = 900
 sys.dont_write_bytecode = True
 
 
-# ------------------------------------------------------------------------------------------------------- the
-# replicas
+# ----------------------------------------------------------------------------------------------- the replicas
 
 class Steps:
     """Writes down when each step of the optimizer began, and how long it took."""

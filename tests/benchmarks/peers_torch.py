@@ -65,8 +65,7 @@ def run_ddp(rank, workers, seconds, batch, directory):
     dist.destroy_process_group()
 
 
-# -------------------------------------------------------------------------------------------- parameter
-# server
+# ------------------------------------------------------------------------------------------- parameter server
 
 
 class ParameterServer:

@@ -3,7 +3,8 @@
 # shellcheck disable=SC2154
 
 # Runs COMMAND in $root, as its own process tree, which ends with it, with PATH and the given variables as its
-# whole environment. /proc and /dev/null are those of this machine. in_root [VARIABLE=VALUE...] COMMAND...
+# whole environment. /proc and /dev/null are those of this machine.
+# in_root [VARIABLE=VALUE...] COMMAND...
 in_root() {
   local rights=()
   [[ $(id -u) -eq 0 ]] || rights=(--map-root-user)

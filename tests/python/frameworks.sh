@@ -6,8 +6,8 @@
 #   tests/python/frameworks.sh lightning keras                      these rows
 #
 # The environments are kept in ~/.cache/catchment/frameworks (CATCHMENT_FRAMEWORKS names another directory)
-# for the next time. An environment takes up to 3 GB, and its packages come from PyPI. Exit codes: 0 all
-# passed, 1 a test failed or an environment could not be made, 2 usage.
+# for the next time. An environment takes up to 3 GB, and its packages come from PyPI.
+# Exit codes: 0 all passed, 1 a test failed or an environment could not be made, 2 usage.
 set -uo pipefail
 
 # NAME  REQUIREMENTS, in tests/python/requirements  TESTS, in tests/python

@@ -84,9 +84,9 @@ class Again:
             yield self._used[self._count()]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# loops Each gets a model, a function that returns the minibatches, and one that ends a step, without an
-# update if the loss is None. It may return a list of tensors to be compared in addition to the model's.
+# ------------------------------------------------------------------------------------------------------ loops
+# Each gets a model, a function that returns the minibatches, and one that ends a step, without an update if
+# the loss is None. It may return a list of tensors to be compared in addition to the model's.
 
 
 def plain(model, minibatches, step):

@@ -4,11 +4,12 @@ docs/codecs.md alone.
     python3 make_golden.py > push_codecs.json          (needs numpy; Debian's python3-numpy, 1.24, was used)
 
 The file:
-  numpy version cases [{name, codec, decay, fraction, pushes}], `fraction` with TOP_K only. The pushes of a
-  case are of one worker and one
-         block, so that each has the residual of the previous ones: {samples, gradient, payload, values,
-         residual}, all but `samples` as the hexadecimal digits of their bytes: the contribution, float32; its
-         payload; what the server reads, float32; the residual after the push, float32
+  numpy  version
+  cases  [{name, codec, decay, fraction, pushes}], `fraction` with TOP_K only. The pushes of a case are of one
+         worker and one block, so that each has the residual of the previous ones:
+         {samples, gradient, payload, values, residual}, all but `samples` as the hexadecimal digits of their
+         bytes: the contribution, float32; its payload; what the server reads, float32; the residual after the
+         push, float32
 """
 import json
 import sys
