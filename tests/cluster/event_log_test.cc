@@ -2,10 +2,12 @@
 // again from its log.
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
@@ -16,12 +18,20 @@
 namespace catchment {
 namespace {
 
-// Replaces the hosts and numbers of processes.
+// Replaces the hosts and numbers of processes, and sorts members that leave one after the other: each of them
+// leaves as soon as it has heard that it is done, in no particular order.
 template <typename Events>
-std::vector<std::string> WithoutProcesses(const Events& events) {
+std::vector<std::string> Comparable(const Events& events) {
   static const std::regex* const process = new std::regex(R"(\([^()]*:\d+\))");
   std::vector<std::string> texts;
   for (const std::string& event : events) texts.push_back(std::regex_replace(event, *process, "(process)"));
+  const auto leaves = [](const std::string& text) { return absl::StrContains(text, " left: "); };
+  for (auto begin = texts.begin(); begin != texts.end();) {
+    begin = std::find_if(begin, texts.end(), leaves);
+    const auto end = std::find_if_not(begin, texts.end(), leaves);
+    std::sort(begin, end);
+    begin = end;
+  }
   return texts;
 }
 
@@ -35,7 +45,7 @@ std::vector<std::string> Simulated(const std::string& text) {
   options.step = Distribution{.kind = Distribution::kConstant, .mean = 0.01};
   const absl::StatusOr<v1::JobStatus> status = Simulate(*filled, options);
   EXPECT_TRUE(status.ok()) << status.status();
-  return WithoutProcesses(status->events());
+  return Comparable(status->events());
 }
 
 // Members register one after the other, so that their indexes are in the order of events.
@@ -55,7 +65,7 @@ std::vector<std::string> Real(const std::string& text) {
   }
   EXPECT_TRUE(cluster.AwaitOrderlyEnd());
   EXPECT_EQ(ReplayFile(log), "");
-  return WithoutProcesses(ReplayedEvents(log));
+  return Comparable(ReplayedEvents(log));
 }
 
 TEST(EventLogTest, RealAndSimulatedJobsHaveTheSameEvents) {
