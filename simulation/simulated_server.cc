@@ -26,10 +26,7 @@ void SimulatedServer::NoteSnapshot(std::unique_ptr<PendingSnapshot> snapshot) {
   v1::SavedShard saved;
   saved.set_checkpoint(taken.state.checkpoint());
   saved.set_version(ShardVersion(taken.state));
-  for (const v1::Watermark& watermark : taken.state.watermarks()) {
-    saved.add_incarnations(watermark.incarnation());
-    saved.add_settled_steps(watermark.settled_steps());
-  }
+  AddSteps(taken.state, &saved);
   saved_ = {std::move(saved)};
 }
 

@@ -68,6 +68,14 @@ uint64_t ShardVersion(const v1::ShardState& state) {
   return lowest == state.blocks().end() ? 0 : lowest->version();
 }
 
+void AddSteps(const v1::ShardState& state, v1::SavedShard* saved) {
+  for (const v1::Watermark& watermark : state.watermarks()) {
+    saved->add_incarnations(watermark.incarnation());
+    saved->add_settled_steps(watermark.settled_steps());
+    saved->add_begun_steps(watermark.begun_steps());
+  }
+}
+
 Range BlockRange(const v1::ShardState& state, int block) {
   if (state.block_size() == 0) {
     return {block == 0 ? state.begin() : state.block_ends(block - 1), state.block_ends(block)};

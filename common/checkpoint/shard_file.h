@@ -37,6 +37,9 @@ absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t numbe
 // Returns the lowest version of the shard's blocks.
 uint64_t ShardVersion(const v1::ShardState& state);
 
+// Adds each worker's settled and begun steps in the shard's state to the shard's entry in a report.
+void AddSteps(const v1::ShardState& state, v1::SavedShard* saved);
+
 // Returns the range of a block in the flat vector. `state` must be that of a ShardFile.
 Range BlockRange(const v1::ShardState& state, int block);
 

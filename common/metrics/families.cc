@@ -86,7 +86,7 @@ constexpr Measurement<JobStatus> kOfJob[] = {
      [](const JobStatus& s) -> double { return s.recoveries(); }},
     {"catchment_updates_computed_again_total", "Updates lost by going back to a checkpoint.",
      [](const JobStatus& s) -> double { return s.updates_computed_again(); }},
-    {"catchment_repeated_samples_total", "Samples of lost workers that are computed again.",
+    {"catchment_repeated_samples_total", "Samples computed again although some blocks already include them.",
      [](const JobStatus& s) -> double { return s.repeated_samples(); }},
     {"catchment_last_checkpoint", "The number of the last complete checkpoint; 0: none.",
      [](const JobStatus& s) -> double { return s.last_checkpoint(); }},

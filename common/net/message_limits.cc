@@ -169,6 +169,7 @@ constexpr FieldLimit kLimits[] = {
     {"SaveWorkerStateRequest.checkpoint"},
     {"SaveWorkerStateRequest.incarnation"},
     {"SaveWorkerStateRequest.worker", kNumber, kWorkers - 1},
+    {"SavedShard.begun_steps", kCount, kIncarnations},
     {"SavedShard.checkpoint", kNumber, kVersions},
     {"SavedShard.file", kFile},
     {"SavedShard.incarnations", kCount, kIncarnations},

@@ -26,6 +26,7 @@ std::vector<CheckpointTracker::Saved> CheckpointTracker::Observe(const v1::Shard
 Cut CutOf(const CheckpointTracker::Saved& saved) {
   Cut cut;
   std::vector<std::map<uint64_t, uint64_t>> steps;  // by shard and incarnation
+  std::map<uint64_t, uint64_t> begun;               // by incarnation
   for (const v1::SavedShard& shard : saved.shards) {
     // Versions differ only if a worker was lost in between; its samples are pending again.
     cut.version = std::max(cut.version, shard.version());
@@ -33,7 +34,15 @@ Cut CutOf(const CheckpointTracker::Saved& saved) {
     for (int i = 0; i < std::min(shard.incarnations_size(), shard.settled_steps_size()); ++i) {
       of_shard[shard.incarnations(i)] = shard.settled_steps(i);
     }
+    for (int i = 0; i < std::min(shard.incarnations_size(), shard.begun_steps_size()); ++i) {
+      uint64_t& most = begun[shard.incarnations(i)];
+      most = std::max(most, shard.begun_steps(i));
+    }
   }
+  cut.begun_steps = [begun = std::move(begun)](uint64_t holder) {
+    const auto found = begun.find(holder);
+    return found == begun.end() ? 0 : found->second;
+  };
   cut.settled_steps = [steps = std::move(steps)](uint64_t holder) {
     uint64_t settled = UINT64_MAX;
     for (const std::map<uint64_t, uint64_t>& of_shard : steps) {

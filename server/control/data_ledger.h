@@ -38,6 +38,9 @@ struct Cut {
   // Returns how many of the holder's first steps all shards had settled. If empty, the steps that are done
   // now are used. Not used in synchronous mode.
   std::function<uint64_t(uint64_t holder)> settled_steps;
+  // Returns how many of the holder's first steps some block of a shard had. If empty, none beyond the settled
+  // ones. Not used in synchronous mode.
+  std::function<uint64_t(uint64_t holder)> begun_steps;
   // Synchronous mode: returns true if the state of the holder itself is also saved, with all steps before the
   // version. If empty, no state is saved.
   std::function<bool(uint64_t holder)> state_is_saved;
@@ -87,8 +90,8 @@ class DataLedger {
   // Returns the state from which a job is resumed with the weights of a checkpoint. In synchronous mode this
   // is exactly what follows its version, which must not have been forgotten. In asynchronous mode it contains
   // all steps that are not in the cut; AwaitCheckpoint(true) must have been called before any shard took the
-  // checkpoint. Fills train_samples, as if an epoch had all of them, version, pending, next_*, steps and
-  // samples.
+  // checkpoint. Fills train_samples, as if an epoch had all of them, version, pending, next_*, steps, samples
+  // and, with the pending samples that some blocks of the checkpoint include, repeated_samples.
   virtual v1::MasterState StateAt(const Cut& cut) const = 0;
 
   // Synchronous mode: frees what is only needed for StateAt of versions below `version`.

@@ -98,13 +98,17 @@ uint64_t LeaseLedger::MinibatchesLeft() const {
 
 v1::MasterState LeaseLedger::StateAt(const Cut& cut) const {
   SpanPool pending = source_.pool();
-  uint64_t minibatches = 0;
+  uint64_t minibatches = 0, repeated = 0;
   for (const auto& [incarnation, holder] : holders_) {
     const uint64_t settled = cut.settled_steps ? cut.settled_steps(incarnation) : holder.done;
-    for (uint64_t i = std::max(settled, holder.first); i < holder.end(); ++i, ++minibatches)
+    const uint64_t begun = cut.begun_steps ? cut.begun_steps(incarnation) : 0;
+    for (uint64_t i = std::max(settled, holder.first); i < holder.end(); ++i, ++minibatches) {
       pending.Add(holder.step(i));
+      if (i < begun) repeated += NumSamples(holder.step(i));
+    }
   }
   v1::MasterState state;
+  state.set_repeated_samples(repeated);
   // Leases do not depend on the version, but a synchronous algorithm that resumes from this state does.
   state.set_version(cut.version);
   state.set_train_samples(source_.samples_per_epoch());

@@ -76,7 +76,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
       early_stopping_(job_.evaluation(), from.best(), from.last_score()),
       marks_(num_shards),
-      watch_(job_.faults().stuck_seconds(), job_.faults().heartbeat_timeout_seconds()) {
+      watch_(job_.faults().stuck_seconds(), job_.faults().heartbeat_timeout_seconds()),
+      repeated_samples_(from.repeated_samples()) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
@@ -342,6 +343,7 @@ void Master::MaybeComplete() {
   for (v1::SavedShard& shard : complete_.back().shards) {
     shard.clear_incarnations();
     shard.clear_settled_steps();
+    shard.clear_begun_steps();
   }
   if (ledger_ != nullptr) ledger_->AwaitCheckpoint(false);
 }
@@ -427,6 +429,7 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
   if (ledger_ != nullptr) state = ledger_->StateAt(cut);
   state.set_train_samples(train_samples_);  // of which an epoch may have left some out
   state.set_class_names(class_names_);
+  state.set_repeated_samples(state.repeated_samples() + repeated_samples_);
   state.set_next_incarnation(membership_.next_incarnation());
   state.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());

@@ -216,7 +216,10 @@ uint64_t PlanLedger::StepsInCenter(uint64_t version) const {
 v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
   const uint64_t in_center = StepsInCenter(cut.version);
   const uint64_t at_version = cut.version * steps_per_version_;
+  // Some fragments have steps that others have not sent yet.
+  const uint64_t begun = unsent_steps_ > 0 ? at_version : in_center;
   uint64_t done = at_version;  // by all members
+  uint64_t repeated = 0;
   SpanPool pending = source_.pool();
   for (const Plan& plan : plans_) {
     for (uint64_t rank = 0; rank < plan.participants.size(); ++rank) {
@@ -228,7 +231,10 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
       uint64_t begin = step > plan.first_step ? step - plan.first_step : 0;
       // The version may have been made without this participant.
       if (participant.leaving && !participant.gone) begin = std::min(begin, participant.done);
-      for (uint64_t i = begin; i < end; ++i) pending.Add(plan.Part(i, rank));
+      for (uint64_t i = begin; i < end; ++i) {
+        pending.Add(plan.Part(i, rank));
+        if (plan.first_step + i < begun) repeated += plan.PartSize(i, rank);
+      }
     }
   }
   v1::MasterState state;
@@ -238,6 +244,7 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);
   state.set_steps(BudgetStepsAt(done));
+  state.set_repeated_samples(repeated);
   state.set_samples(source_.next().epoch * source_.samples_per_epoch() + source_.next().position -
                     pending.num_samples());
   return state;

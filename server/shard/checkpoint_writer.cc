@@ -42,13 +42,6 @@ class Rests {
   double last_ = ThreadSeconds();
 };
 
-void AddSettledSteps(const v1::ShardState& state, v1::SavedShard* saved) {
-  for (const v1::Watermark& watermark : state.watermarks()) {
-    saved->add_incarnations(watermark.incarnation());
-    saved->add_settled_steps(watermark.settled_steps());
-  }
-}
-
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed)
@@ -78,7 +71,7 @@ std::optional<v1::SavedShard> CheckpointWriter::Find(uint64_t number) const {
       OpenShard(absl::StrCat(CheckpointDirectory(directory_, number), "/", saved.file()));
   if (!file.ok()) return std::nullopt;
   saved.set_version(ShardVersion(file->state));
-  AddSettledSteps(file->state, &saved);
+  AddSteps(file->state, &saved);
   return saved;
 }
 
@@ -162,7 +155,7 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
     }
     saved = *std::move(written);
   }
-  AddSettledSteps(snapshot.state, &saved);
+  AddSteps(snapshot.state, &saved);
   MutexLock lock(&mu_);
   error_.clear();
   saved_.push_back(std::move(saved));
@@ -171,6 +164,7 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
     v1::SavedShard& older = saved_[saved_.size() - kWithSteps - 1];
     older.clear_incarnations();
     older.clear_settled_steps();
+    older.clear_begun_steps();
   }
   return true;
 }

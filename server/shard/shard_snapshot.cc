@@ -155,7 +155,9 @@ void Shard::FillState(uint64_t number, v1::ShardState* state) const {
     MutexLock lock(&worker->mu);
     v1::Watermark* const watermark = state->add_watermarks();
     *watermark = worker->ledger.Watermark(index);
-    watermark->set_settled_steps(MarkOf(index, worker->ledger).settled_steps());
+    const v1::PushMark mark = MarkOf(index, worker->ledger);
+    watermark->set_settled_steps(mark.settled_steps());
+    watermark->set_begun_steps(mark.begun_steps());
     *state->add_workers() = worker->ledger.Statistics(index);
   }
 }

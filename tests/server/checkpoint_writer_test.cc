@@ -32,6 +32,7 @@ std::unique_ptr<PendingSnapshot> SnapshotOf(uint64_t number) {
   v1::Watermark* const watermark = snapshot.state.add_watermarks();
   watermark->set_incarnation(5);
   watermark->set_settled_steps(10 * number);
+  watermark->set_begun_steps(10 * number + 1);
   snapshot.weights = {1, 2, 3, static_cast<float>(number)};
   snapshot.states = {{5, 6, 7, 8}};
   snapshot.state_names = {"momentum_buffer"};
@@ -74,6 +75,7 @@ TEST(CheckpointWriterTest, ReportsWhatIsSaved) {
     ASSERT_EQ(report.saved(i).settled_steps_size(), 1);
     EXPECT_EQ(report.saved(i).incarnations(0), 5u);
     EXPECT_EQ(report.saved(i).settled_steps(0), 10 * number);
+    EXPECT_EQ(report.saved(i).begun_steps(0), 10 * number + 1);
   }
   EXPECT_EQ(report.saved(0).incarnations_size(), 0) << "no shard saves it later";
   EXPECT_EQ(report.save_error(), "");

@@ -66,6 +66,7 @@ TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
     for (const auto& [incarnation, settled] : steps) {
       shard.add_incarnations(incarnation);
       shard.add_settled_steps(settled);
+      shard.add_begun_steps(settled + 1);
     }
   };
   add_shard(40, {{11, 5}, {13, 8}});
@@ -77,6 +78,10 @@ TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
   EXPECT_EQ(cut.settled_steps(14), 0u) << "shard 0 had not heard of it yet";
   EXPECT_EQ(cut.settled_steps(12), UINT64_MAX) << "its index has gone to another worker";
   EXPECT_EQ(cut.settled_steps(20), 0u);
+  EXPECT_EQ(cut.begun_steps(11), 7u);
+  EXPECT_EQ(cut.begun_steps(13), 9u);
+  EXPECT_EQ(cut.begun_steps(14), 3u) << "of shard 1";
+  EXPECT_EQ(cut.begun_steps(20), 0u);
 }
 
 TEST(CutOfTest, IncarnationsWithoutStepsAreNotThere) {

@@ -178,6 +178,7 @@ class FakeShard {
     for (const auto& [index, mark] : marks_) {
       saved.add_incarnations(mark.incarnation());
       saved.add_settled_steps(mark.settled_steps());
+      saved.add_begun_steps(mark.begun_steps());
     }
     settled_at_[number] = settled_;
   }

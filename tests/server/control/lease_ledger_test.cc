@@ -195,13 +195,17 @@ TEST(LeaseLedgerTest, StateOfACutHoldsWhatWasDoneAfterIt) {
   const Assignment again = ledger.Next(3, {2, 3});
   ASSERT_EQ(again.minibatches[0][0].begin, gone.minibatches[5][0].begin) << "it was returned";
   ledger.MarkDone(3, 2);
-  const Cut cut{.version = 9, .settled_steps = [](uint64_t holder) {
-                  return std::map<uint64_t, uint64_t>{{1, 3}, {2, 1}, {3, 0}}.at(holder);
-                }};
+  const auto steps_of = [](std::map<uint64_t, uint64_t> steps) {
+    return [steps = std::move(steps)](uint64_t holder) { return steps.at(holder); };
+  };
+  const Cut cut{.version = 9,
+                .settled_steps = steps_of({{1, 3}, {2, 1}, {3, 0}}),
+                .begun_steps = steps_of({{1, 3}, {2, 3}, {3, 1}})};
   const v1::MasterState state = ledger.StateAt(cut);
   ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
   EXPECT_EQ(state.samples(), 40u);
   EXPECT_EQ(state.steps(), 4u);
+  EXPECT_EQ(state.repeated_samples(), 30u) << "two steps of holder 2, one of holder 3";
   ledger.AwaitCheckpoint(false);
   EXPECT_EQ(ledger.StateAt({.version = 9}).samples(), ledger.done_samples()) << "what is done now";
   EXPECT_EQ(ledger.done_samples(), 110u);

@@ -275,9 +275,11 @@ TEST(PlanLedgerTest, StateHoldsTheStepsThatNotAllFragmentsHave) {
   EXPECT_EQ(state.samples(), 18u * 8);
   EXPECT_EQ(state.steps(), 18u);
   EXPECT_EQ(state.pending(0).begin(), 144u);
-  EXPECT_EQ(ledger.StateAt({.version = 3, .state_is_saved = [](uint64_t) { return true; }}).samples(),
-            24u * 8)
-      << "the workers have them";
+  EXPECT_EQ(state.repeated_samples(), 6u * 8);
+  const v1::MasterState with_workers =
+      ledger.StateAt({.version = 3, .state_is_saved = [](uint64_t) { return true; }});
+  EXPECT_EQ(with_workers.samples(), 24u * 8) << "the workers have them";
+  EXPECT_EQ(with_workers.repeated_samples(), 0u);
   PlanLedger resumed(pace, Epochs(1, 1000), 1000, state);
   EXPECT_EQ(resumed.StateAt({.version = 3}).samples(), state.samples());
   EXPECT_EQ(resumed.Prepare(members[0], members), 3u);
