@@ -60,6 +60,9 @@ class ShardService final : public CallService {
   ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                ControlHandler control, const Options& options);
 
+  // Returns the memory of the shard's buffers; null: it is not shared.
+  const SharedArena* arena() const { return arena_.get(); }
+
   // Ends streams whose workers have left the job or are too slow. Call about once a second.
   void Sweep(double now);
 

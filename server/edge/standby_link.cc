@@ -25,10 +25,12 @@ constexpr uint8_t kVectorKey = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 }  // namespace
 
 StandbyLink::StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
-                         std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced)
+                         const SharedArena* arena, std::shared_ptr<grpc::ChannelCredentials> credentials,
+                         OnReplaced on_replaced)
     : shard_(*shard),
       layout_(*layout),
       log_(*log),
+      arena_(arena),
       credentials_(std::move(credentials)),
       on_replaced_(std::move(on_replaced)),
       connections_(std::make_unique<grpc::CompletionQueue>(), "standby"),
@@ -75,6 +77,7 @@ void StandbyLink::Run() {
       address = standby_.address();
       hello = MakeStandbyHello(layout_, shard_.index(), run_id_, epoch_);
     }
+    if (arena_ != nullptr) *hello.mutable_shared_memory() = arena_->Offer();
     const absl::Status status = Stream(address, hello);
     MutexLock lock(&mu_);
     if (ending_) return;
@@ -95,6 +98,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
     MutexLock lock(&mu_);
     admitted_ = false;
     prepared_ = false;
+    shares_ = false;
     closed_.reset();
   }
   messages_.clear();
@@ -127,6 +131,8 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   log_.Close();
   stream_.reset();
   image_.reset();
+  MutexLock lock(&mu_);
+  lent_.clear();
   return status;
 }
 
@@ -164,8 +170,10 @@ absl::Status StandbyLink::OnMessage(const grpc::ByteBuffer& message) {
   if (!status.ok()) return FromGrpc(status);
   {
     MutexLock lock(&mu_);
+    if (!admitted_) shares_ = arena_ != nullptr && acknowledgement.reads_shared_memory();
     admitted_ = true;
     changed_.Notify();
+    while (!lent_.empty() && lent_.front().part.number() <= acknowledgement.number()) lent_.pop_front();
   }
   log_.Acknowledge(acknowledgement.number());
   return absl::OkStatus();
@@ -218,8 +226,28 @@ void StandbyLink::AddState(bool whole, uint64_t number) {
 
 void StandbyLink::AddChange(StandbyLog::Change change) {
   if (change.state) return AddState(/*whole=*/false, change.part.number());
+  // The changes of an image have no numbers.
+  if (!image_ && ShareVectors(&change)) return;
   for (BufferPtr& vector : change.vectors) AddVector(SliceOf(std::move(vector)));
   AddPart(change.part);
+}
+
+bool StandbyLink::ShareVectors(StandbyLog::Change* change) {
+  if (change->vectors.empty()) return false;
+  MutexLock lock(&mu_);
+  if (!shares_) return false;
+  v1::StandbyPart part = change->part;
+  for (const BufferPtr& vector : change->vectors) {
+    const std::optional<uint64_t> offset = arena_->OffsetOf(vector->data());
+    if (!offset) return false;
+    v1::SharedVector* const shared = part.add_shared_vectors();
+    shared->set_offset(*offset);
+    shared->set_bytes(vector->bytes());
+    shared->set_generation(*vector->generation());
+  }
+  AddPart(part);
+  lent_.push_back(std::move(*change));
+  return true;
 }
 
 }  // namespace catchment

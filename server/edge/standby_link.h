@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_arena.h"
 #include "common/job/parameter_layout.h"
 #include "common/net/completion.h"
 #include "common/net/message_stream.h"
@@ -33,8 +34,9 @@ class StandbyLink final : private MessageStream::Owner {
   // Called once, on the link's thread, when another process has taken the shard over: this one must end.
   using OnReplaced = std::function<void(const absl::Status&)>;
 
-  // All pointers outlive the link.
-  StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
+  // All pointers outlive the link. `arena`: has the shard's buffers, which a standby on this machine reads
+  // there; null: all vectors are sent.
+  StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log, const SharedArena* arena,
               std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
   ~StandbyLink() override;
 
@@ -60,12 +62,16 @@ class StandbyLink final : private MessageStream::Owner {
   // Adds the next block of the image, or its end.
   void AddOfImage();
   void AddChange(StandbyLog::Change change);
+  // Adds the change with the places of its vectors, which are kept until it is acknowledged. Returns false,
+  // and adds nothing, if the standby cannot read all of them.
+  bool ShareVectors(StandbyLog::Change* change);
   // Adds the master's state, as change `number`.
   void AddState(bool whole, uint64_t number);
 
   Shard& shard_;
   const ParameterLayout& layout_;
   StandbyLog& log_;
+  const SharedArena* const arena_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const OnReplaced on_replaced_;
   CompletionThread connections_;
@@ -82,6 +88,9 @@ class StandbyLink final : private MessageStream::Owner {
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
   bool admitted_ ABSL_GUARDED_BY(mu_) = false;
   bool prepared_ ABSL_GUARDED_BY(mu_) = false;  // the beginning of the image
+  bool shares_ ABSL_GUARDED_BY(mu_) = false;    // the standby reads the arena
+  // The vectors in shared memory of changes that are not acknowledged.
+  std::deque<StandbyLog::Change> lent_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<MessageStream>

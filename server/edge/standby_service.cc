@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shared_arena.h"
 #include "common/base/status_macros.h"
 #include "common/net/message_limits.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
+#include "common/wire/shared_counters.h"
 
 namespace catchment {
 namespace {
@@ -25,9 +27,10 @@ constexpr uint32_t kVectorTag = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 // The size in bytes up to which parts of a message are copied.
 constexpr size_t kLongestCopied = 256;
 
-grpc::ByteBuffer Encode(uint64_t number) {
+grpc::ByteBuffer Encode(uint64_t number, bool reads_shared_memory = false) {
   v1::StandbyAcknowledgement acknowledgement;
   acknowledgement.set_number(number);
+  acknowledgement.set_reads_shared_memory(reads_shared_memory);
   const grpc::Slice slice(acknowledgement.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
 }
@@ -44,15 +47,26 @@ std::optional<absl::Cord> DecodeVector(const absl::Cord& message) {
   return message.Subcord(in.CurrentPosition(), size);
 }
 
+// Returns the memory that the server offers; null: there is none that this process can read.
+std::unique_ptr<MappedArena> MemoryOf(const v1::StandbyHello& hello) {
+  if (!hello.has_shared_memory() || !IsOfThisMachine(hello.shared_memory())) return nullptr;
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(hello.shared_memory());
+  if (memory.ok()) return *std::move(memory);
+  LOG(INFO) << "the server of shard " << hello.shard()
+            << " shares no memory with its standby: " << memory.status().message();
+  return nullptr;
+}
+
 // Receives a shard's image and changes.
 class Receiver final : public StreamOwner {
  public:
-  Receiver(ReplicateCall* call, StandbyStore* store, uint64_t stream)
-      : call_(*call), store_(*store), stream_(stream) {}
+  // `memory`: of the sender; null: it shares none.
+  Receiver(ReplicateCall* call, StandbyStore* store, uint64_t stream, std::unique_ptr<MappedArena> memory)
+      : call_(*call), store_(*store), stream_(stream), memory_(std::move(memory)) {}
 
   // The first acknowledgement says that the stream is admitted.
   void Start() {
-    call_.StartWrite(Encode(0));
+    call_.StartWrite(Encode(0, memory_ != nullptr));
     call_.StartRead(&incoming_);
   }
 
@@ -90,7 +104,27 @@ class Receiver final : public StreamOwner {
     v1::StandbyPart part;
     if (!part.ParseFromString(std::string(message)))
       return absl::InvalidArgumentError("a message is not a part of a shard's copy");
+    for (const v1::SharedVector& shared : part.shared_vectors()) {
+      ASSIGN_OR_RETURN(absl::Cord vector, Read(shared));
+      RETURN_IF_ERROR(store_.AddVector(stream_, std::move(vector)));
+    }
+    part.clear_shared_vectors();
     return store_.Add(stream_, std::move(part));
+  }
+
+  // Copies the values, which the sender replaces when the stream has ended.
+  absl::StatusOr<absl::Cord> Read(const v1::SharedVector& shared) const {
+    const bool has_counter = memory_ != nullptr && shared.offset() >= kGenerationBefore;
+    const char* const bytes = has_counter ? memory_->At(shared.offset(), shared.bytes()) : nullptr;
+    if (bytes == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("a vector of ", shared.bytes(), " bytes at ",
+                                                     shared.offset(),
+                                                     " is not in the server's shared memory"));
+    }
+    std::string values(bytes, shared.bytes());
+    if (memory_->Counter(shared.offset() - kGenerationBefore) != shared.generation())
+      return absl::AbortedError("the server has replaced values before they were read");
+    return absl::Cord(std::move(values));
   }
 
   void OnWriteDone(bool ok) override {
@@ -123,6 +157,7 @@ class Receiver final : public StreamOwner {
   ReplicateCall& call_;
   StandbyStore& store_;
   const uint64_t stream_;
+  const std::unique_ptr<MappedArena> memory_;
   grpc::ByteBuffer incoming_;  // used by the queue's thread
 
   Mutex mu_;
@@ -296,7 +331,7 @@ void StandbyService::Replicate(ReplicateCall* call) {
              : absl::StatusOr<uint64_t>(absl::InvalidArgumentError(
                    absl::StrCat("no StandbyHello in the metadata '", kStandbyHelloKey, "'")));
   if (!stream.ok()) return call->Finish(ToGrpc(stream.status()));
-  auto* const receiver = new Receiver(call, &store_, *stream);
+  auto* const receiver = new Receiver(call, &store_, *stream, MemoryOf(hello));
   call->Start(receiver);
   receiver->Start();
 }

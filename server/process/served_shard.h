@@ -31,10 +31,10 @@ class ServedStandby {
         store_(config.job, layout, (config.index + layout.num_shards() - 1) % layout.num_shards()),
         service_(&store_, front) {}
 
-  // Begins to send the shard to the standby that commands name. `on_replaced`: as in StandbyLink.
-  void Start(ShardHost* host, StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
-    link_ =
-        std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, credentials_, std::move(on_replaced));
+  // Begins to send the shard to the standby that commands name. `arena` and `on_replaced`: as in StandbyLink.
+  void Start(ShardHost* host, const SharedArena* arena, StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
+    link_ = std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, arena, credentials_,
+                                          std::move(on_replaced));
     if (epoch > 0) link_->SetEpoch(epoch);
     host->SetOnStandby([this](const v1::ShardCommand::Standby& standby, uint64_t run_id) {
       Join(run_id, standby.keeps_epoch());
@@ -89,7 +89,7 @@ class ServedShard {
 
   // Begins to send the shard to its standby, if there is one.
   void StartStandby(StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
-    if (standby_) standby_->Start(&host_, std::move(on_replaced), epoch);
+    if (standby_) standby_->Start(&host_, service_.arena(), std::move(on_replaced), epoch);
   }
   // Keeps the copy of another server's shard, as the master has answered.
   void JoinAsStandby(const v1::RegisterServerReply& reply) {

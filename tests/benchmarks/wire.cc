@@ -91,6 +91,7 @@ const std::vector<Variant>& AllVariants() {
       {"catchment_unix", "catchment", "unix"},
       {"catchment_tls", "catchment", "tcp", true},
       {"catchment_standby", "catchment_standby", "tcp"},
+      {"catchment_shm_standby", "catchment_standby", "shm"},
   };
   return *all;
 }

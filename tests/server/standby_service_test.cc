@@ -5,15 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/shared_arena.h"
+#include "common/net/rpc.h"
+#include "common/wire/protocol.h"
+#include "common/wire/shared_counters.h"
+#include "proto/standby.grpc.pb.h"
 #include "server/edge/listener.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/standby_link.h"
@@ -53,17 +60,19 @@ class StandbyProcess {
 class ShardProcess {
  public:
   ShardProcess(const v1::Job& job, const ParameterLayout& layout, const std::string& standby, uint64_t epoch,
-               Shard::Contents contents)
-      : shard_(
+               Shard::Contents contents, bool shares_memory)
+      : arena_(shares_memory ? SharedArena::Reserve("buffers", kValues, "standbys") : nullptr),
+        shard_(
             job, layout, 0, std::move(contents), [](std::unique_ptr<PendingSnapshot>) {}, true, &log_) {
+    if (arena_ != nullptr) shard_.pool()->UseMemory(arena_);
     v1::ShardCommand command;
     command.set_generation(1);
     *command.add_rosters() = MakeRoster(0, {kWorker});
     std::vector<Answer> answers;
     shard_.SetRosters(command, 0, &answers);
-    link_ =
-        std::make_unique<StandbyLink>(&shard_, &layout, &log_, grpc::InsecureChannelCredentials(),
-                                      [this](const absl::Status& status) { replaced_.set_value(status); });
+    link_ = std::make_unique<StandbyLink>(
+        &shard_, &layout, &log_, arena_.get(), grpc::InsecureChannelCredentials(),
+        [this](const absl::Status& status) { replaced_.set_value(status); });
     v1::ShardCommand::Standby named;
     named.set_address(standby);
     named.set_epoch(epoch);
@@ -115,13 +124,15 @@ class ShardProcess {
 
  private:
   StandbyLog log_;
+  const std::shared_ptr<SharedArena> arena_;  // null: no memory is shared
   Shard shard_;
   uint64_t pushes_ = 0;
   std::promise<absl::Status> replaced_;
   std::unique_ptr<StandbyLink> link_;
 };
 
-class StandbyServiceTest : public testing::Test {
+// The parameter: whether the standby reads vectors in the server's memory.
+class StandbyServiceTest : public testing::TestWithParam<bool> {
  protected:
   void StartStandby(const std::string& address = "127.0.0.1:0") {
     standby_.reset();
@@ -130,7 +141,8 @@ class StandbyServiceTest : public testing::Test {
   std::unique_ptr<ShardProcess> StartShard(uint64_t epoch) {
     Shard::Contents contents;
     contents.weights.assign(kValues, 1.0f);
-    return std::make_unique<ShardProcess>(job_, layout_, standby_->address(), epoch, std::move(contents));
+    return std::make_unique<ShardProcess>(job_, layout_, standby_->address(), epoch, std::move(contents),
+                                          GetParam());
   }
   absl::StatusOr<RestoredCopy> Restore(uint64_t epoch) {
     const v1::StandbyHello hello = MakeStandbyHello(layout_, /*shard=*/0, kRun, epoch);
@@ -144,7 +156,7 @@ class StandbyServiceTest : public testing::Test {
   std::unique_ptr<StandbyProcess> standby_;
 };
 
-TEST_F(StandbyServiceTest, ProcessThatIsStartedAgainGetsEverythingThatWasAcknowledged) {
+TEST_P(StandbyServiceTest, ProcessThatIsStartedAgainGetsEverythingThatWasAcknowledged) {
   StartStandby();
   standby_->Join(1);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
@@ -157,7 +169,7 @@ TEST_F(StandbyServiceTest, ProcessThatIsStartedAgainGetsEverythingThatWasAcknowl
   EXPECT_EQ(copy->contents.blocks[0].version(), 5u);
 }
 
-TEST_F(StandbyServiceTest, NothingIsAcknowledgedWithoutAStandby) {
+TEST_P(StandbyServiceTest, NothingIsAcknowledgedWithoutAStandby) {
   StartStandby();
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
   const uint64_t change = shard->Push(1);
@@ -167,7 +179,7 @@ TEST_F(StandbyServiceTest, NothingIsAcknowledgedWithoutAStandby) {
   EXPECT_TRUE(shard->Await(change));
 }
 
-TEST_F(StandbyServiceTest, StandbyThatIsStartedAgainGetsAnImage) {
+TEST_P(StandbyServiceTest, StandbyThatIsStartedAgainGetsAnImage) {
   StartStandby();
   standby_->Join(1);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
@@ -183,7 +195,7 @@ TEST_F(StandbyServiceTest, StandbyThatIsStartedAgainGetsAnImage) {
 }
 
 // The standby's admission and the completion of the call's opening arrive in either order.
-TEST_F(StandbyServiceTest, EveryConnectionBeginsWithAWholeImage) {
+TEST_P(StandbyServiceTest, EveryConnectionBeginsWithAWholeImage) {
   StartStandby();
   standby_->Join(1);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
@@ -200,7 +212,7 @@ TEST_F(StandbyServiceTest, EveryConnectionBeginsWithAWholeImage) {
   }
 }
 
-TEST_F(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
+TEST_P(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
   StartStandby();
   standby_->Join(1);
   std::unique_ptr<ShardProcess> first = StartShard(/*epoch=*/1);
@@ -215,7 +227,7 @@ TEST_F(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
 }
 
 // The standby was started again, and knows from the master that a process of a later epoch has the shard.
-TEST_F(StandbyServiceTest, NewStandbyRefusesEarlierEpochsThanTheMasterNames) {
+TEST_P(StandbyServiceTest, NewStandbyRefusesEarlierEpochsThanTheMasterNames) {
   StartStandby();
   standby_->Join(3);
   std::unique_ptr<ShardProcess> second = StartShard(/*epoch=*/2);
@@ -224,7 +236,7 @@ TEST_F(StandbyServiceTest, NewStandbyRefusesEarlierEpochsThanTheMasterNames) {
   EXPECT_TRUE(third->Await(third->Push(1)));
 }
 
-TEST_F(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
+TEST_P(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
   StartStandby();
   standby_->Join(1);
   const absl::Status status = Restore(2).status();
@@ -234,7 +246,7 @@ TEST_F(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
 
 // The master is the server of shard 0. Its state comes with the image and with changes, described when it is
 // sent.
-TEST_F(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
+TEST_P(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
   StartStandby();
   standby_->Join(4);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/4);
@@ -263,7 +275,7 @@ TEST_F(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
 }
 
 // A process that restores its shard and reads slowly keeps neither the master nor other streams waiting.
-TEST_F(StandbyServiceTest, CopyCanBeChangedWhileItIsSent) {
+TEST_P(StandbyServiceTest, CopyCanBeChangedWhileItIsSent) {
   StartStandby();
   standby_->Join(1);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
@@ -277,7 +289,7 @@ TEST_F(StandbyServiceTest, CopyCanBeChangedWhileItIsSent) {
   EXPECT_GT(parts, 2);
 }
 
-TEST_F(StandbyServiceTest, StateThatIsNotSentYetIsAppendedOnce) {
+TEST_P(StandbyServiceTest, StateThatIsNotSentYetIsAppendedOnce) {
   StandbyLog log;
   const uint64_t closed = log.AppendState();
   EXPECT_GT(log.AppendState(), closed) << "no change is queued before the log is open";
@@ -288,7 +300,7 @@ TEST_F(StandbyServiceTest, StateThatIsNotSentYetIsAppendedOnce) {
   EXPECT_GT(log.AppendState(), first);
 }
 
-TEST_F(StandbyServiceTest, EndOfTheLogAnswersThoseWhoWait) {
+TEST_P(StandbyServiceTest, EndOfTheLogAnswersThoseWhoWait) {
   StartStandby();
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
   const uint64_t change = shard->Push(1);
@@ -296,6 +308,179 @@ TEST_F(StandbyServiceTest, EndOfTheLogAnswersThoseWhoWait) {
   shard->log().End();
   EXPECT_FALSE(waits.get());
   EXPECT_FALSE(shard->Await(change));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, StandbyServiceTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "shared" : "sent"; });
+
+// A standby that keeps what it receives, and acknowledges nothing by itself.
+class RecordingStandby final : public v1::StandbyService::Service {
+ public:
+  grpc::Status Replicate(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::StandbyAcknowledgement, v1::StandbyPart>* stream) override {
+    v1::StandbyHello hello;
+    const auto found = context->client_metadata().find(kStandbyHelloKey);
+    CHECK(hello.ParseFromArray(found->second.data(), static_cast<int>(found->second.size())));
+    v1::StandbyAcknowledgement first;
+    first.set_reads_shared_memory(true);
+    stream->Write(first);
+    MutexLock lock(&mu_);
+    memory_ = *MappedArena::Open(hello.shared_memory());
+    stream_ = stream;
+    for (v1::StandbyPart part; Read(stream, &part);) {
+      parts_.push_back(part);
+      changed_.Notify();
+    }
+    stream_ = nullptr;
+    return grpc::Status::OK;
+  }
+
+  // Returns the first part, after `from` others, that the condition is true for.
+  template <typename Condition>
+  v1::StandbyPart Await(const Condition& condition, size_t from = 0) {
+    MutexLock lock(&mu_);
+    std::optional<v1::StandbyPart> found;
+    changed_.Wait(&mu_, [&] {
+      for (size_t i = from; i < parts_.size() && !found; ++i) {
+        if (condition(parts_[i])) found = parts_[i];
+      }
+      return found.has_value();
+    });
+    return *found;
+  }
+  void Acknowledge(uint64_t number) {
+    v1::StandbyAcknowledgement acknowledgement;
+    acknowledgement.set_number(number);
+    MutexLock lock(&mu_);
+    stream_->Write(acknowledgement);
+  }
+  size_t parts() const {
+    MutexLock lock(&mu_);
+    return parts_.size();
+  }
+  const MappedArena& memory() const {
+    MutexLock lock(&mu_);
+    return *memory_;
+  }
+
+ private:
+  // Reads without the lock.
+  bool Read(grpc::ServerReaderWriter<v1::StandbyAcknowledgement, v1::StandbyPart>* stream,
+            v1::StandbyPart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    mu_.Unlock();
+    const bool read = stream->Read(part);
+    mu_.Lock();
+    return read;
+  }
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::unique_ptr<MappedArena> memory_ ABSL_GUARDED_BY(mu_);
+  grpc::ServerReaderWriter<v1::StandbyAcknowledgement, v1::StandbyPart>* stream_ ABSL_GUARDED_BY(mu_) =
+      nullptr;
+  std::vector<v1::StandbyPart> parts_ ABSL_GUARDED_BY(mu_);
+};
+
+// Other memory is never read in place of a change's vectors, however late the standby reads them.
+TEST(SharedVectorsTest, StayInPlaceUntilTheirChangeIsAcknowledged) {
+  RecordingStandby standby;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&standby);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const ParameterLayout layout = FlatLayout(kValues, 1, kValues);
+  Shard::Contents contents;
+  contents.weights.assign(kValues, 1.0f);
+  {
+    ShardProcess shard(GradientJob(/*synchronous=*/false), layout, absl::StrCat("127.0.0.1:", port),
+                       /*epoch=*/1, std::move(contents), /*shares_memory=*/true);
+    standby.Acknowledge(standby.Await([](const auto& part) { return part.complete(); }).number());
+    std::vector<std::pair<v1::StandbyPart, float>> changes;  // with the weights after each
+    for (int i = 0; i < 20; ++i) {
+      const size_t from = standby.parts();
+      shard.Push(0.25f);
+      const v1::StandbyPart change = standby.Await([](const auto& part) { return part.has_block(); }, from);
+      ASSERT_EQ(change.shared_vectors_size(), 1) << change.ShortDebugString();
+      changes.emplace_back(change, shard.Weights()[0]);
+    }
+    for (const auto& [change, weight] : changes) {
+      const v1::SharedVector& shared = change.shared_vectors(0);
+      ASSERT_EQ(shared.bytes(), kValues * sizeof(float));
+      float value = 0;
+      std::memcpy(&value, standby.memory().At(shared.offset(), shared.bytes()), sizeof(value));
+      EXPECT_EQ(value, weight) << "change " << change.number();
+      EXPECT_EQ(standby.memory().Counter(shared.offset() - kGenerationBefore), shared.generation());
+    }
+    standby.Acknowledge(changes.back().first.number());
+    ASSERT_TRUE(shard.Await(changes.back().first.number()));
+    shard.Push(0.25f);
+    std::set<uint64_t> places;
+    for (const auto& [change, weight] : changes) places.insert(change.shared_vectors(0).offset());
+    EXPECT_EQ(places.size(), changes.size());
+    const v1::StandbyPart next =
+        standby.Await([&](const auto& part) { return part.number() > changes.back().first.number(); });
+    EXPECT_TRUE(places.contains(next.shared_vectors(0).offset())) << "their memory is used again";
+  }
+  server->Shutdown();
+}
+
+// Opens a stream to a standby, offers it the memory and sends it a change; returns how the stream ends.
+absl::Status EndOfStream(const std::string& standby, const ParameterLayout& layout,
+                         const v1::SharedMemory* offer, const v1::SharedVector& vector) {
+  v1::StandbyHello hello = MakeStandbyHello(layout, /*shard=*/0, kRun, /*epoch=*/1);
+  if (offer != nullptr) *hello.mutable_shared_memory() = *offer;
+  grpc::ClientContext context;
+  context.AddMetadata(kStandbyHelloKey, hello.SerializeAsString());
+  const auto stub =
+      v1::StandbyService::NewStub(grpc::CreateChannel(standby, grpc::InsecureChannelCredentials()));
+  const auto stream = stub->Replicate(&context);
+  v1::StandbyAcknowledgement first;
+  EXPECT_TRUE(stream->Read(&first));
+  EXPECT_EQ(first.reads_shared_memory(), offer != nullptr && IsOfThisMachine(*offer));
+  v1::StandbyPart part;
+  *part.add_shared_vectors() = vector;
+  stream->Write(part);
+  while (stream->Read(&first)) continue;
+  return FromGrpc(stream->Finish());
+}
+
+TEST(SharedVectorsTest, AreRefusedOutsideOfTheMemoryAndAfterTheyWereReplaced) {
+  const ParameterLayout layout = FlatLayout(kValues, 1, kValues);
+  StandbyProcess standby(GradientJob(/*synchronous=*/false), layout, "127.0.0.1:0");
+  standby.Join(1);
+  const std::shared_ptr<SharedArena> arena = SharedArena::Reserve("buffers", kValues, "standbys");
+  BufferPool pool(kValues);
+  pool.UseMemory(arena);
+  const BufferPtr buffer = pool.Get(kValues);
+  const v1::SharedMemory offer = arena->Offer();
+  v1::SharedVector vector;
+  vector.set_offset(*arena->OffsetOf(buffer->data()));
+  vector.set_bytes(buffer->bytes());
+  vector.set_generation(*buffer->generation());
+  const auto end = [&](const v1::SharedMemory* memory, const v1::SharedVector& of) {
+    return std::string(EndOfStream(standby.address(), layout, memory, of).message());
+  };
+  const char* const outside = "is not in the server's shared memory";
+  EXPECT_THAT(end(&offer, vector), testing::Not(HasSubstr(outside))) << "it is read; there is no image yet";
+  EXPECT_THAT(end(nullptr, vector), HasSubstr(outside));
+  v1::SharedMemory elsewhere = offer;
+  elsewhere.set_boot_id("another machine");
+  EXPECT_THAT(end(&elsewhere, vector), HasSubstr(outside));
+  v1::SharedVector wrong = vector;
+  wrong.set_offset(offer.bytes() - 4);
+  EXPECT_THAT(end(&offer, wrong), HasSubstr(outside));
+  wrong.set_offset(UINT64_MAX - 3);
+  EXPECT_THAT(end(&offer, wrong), HasSubstr(outside));
+  wrong = vector;
+  wrong.set_bytes(offer.bytes());
+  EXPECT_THAT(end(&offer, wrong), HasSubstr(outside));
+  wrong.set_offset(4);
+  EXPECT_THAT(end(&offer, wrong), HasSubstr(outside)) << "there is no counter before it";
+  wrong = vector;
+  wrong.set_generation(vector.generation() + 1);
+  EXPECT_THAT(end(&offer, wrong), HasSubstr("has replaced values before they were read"));
 }
 
 }  // namespace
