@@ -19,9 +19,9 @@ namespace {
 // Serves one run of the job after another.
 absl::Status Serve(const ParameterLayout& layout, ServerConfig* config, ServerEdge* edge) {
   while (true) {
-    const absl::StatusOr<bool> again =
-        config->index == 0 ? RunMaster(layout, config, edge) : RunServer(layout, config, edge);
-    if (!again.ok() || !*again) return again.status();
+    ASSIGN_OR_RETURN(const bool again,
+                     config->index == 0 ? RunMaster(layout, config, edge) : RunServer(layout, config, edge));
+    if (!again) return absl::OkStatus();
   }
 }
 

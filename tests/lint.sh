@@ -46,6 +46,10 @@ mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
   grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
+# common/codec includes nothing of common/base.
+mapfile -t returning < <(files '*.h' '*.cc' ':!tests' ':!common/codec' ':!common/base/status_macros.h')
+! grep -nE 'if \((.* )?(\w+) = .*; !\2\.ok\(\)\) return \2;|if \(!(\w+)\.ok\(\)\) return \3(\.status\(\))?;' "${returning[@]}" ||
+  hint "write RETURN_IF_ERROR or ASSIGN_OR_RETURN (common/base/status_macros.h) in the lines above"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has
 # its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/energy/meter.h"
 #include "common/net/snapshot_reader.h"
@@ -120,19 +121,18 @@ absl::Status Trainer::JobFailed() const {
 }
 
 absl::Status Trainer::RunSession(Session* session) {
-  const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::WORKER));
-  if (!me.ok()) return me.status();
-  LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
+  ASSIGN_OR_RETURN(const v1::RegisterReply me, master_.Register(MakeRegisterRequest(*session, v1::WORKER)));
+  LOG(INFO) << "worker " << me.worker() << ", incarnation " << me.incarnation() << ", of job '"
             << session->job.name() << "', device: " << session->model->device();
-  NameTracedProcess(absl::StrCat("worker ", me->worker()));
+  NameTracedProcess(absl::StrCat("worker ", me.worker()));
   NameTracedThread("training");
-  if (absl::Status status = Join(*me, session); !status.ok()) {
-    return Leave(*me, v1::Progress(), status, session);
+  if (absl::Status status = Join(me, session); !status.ok()) {
+    return Leave(me, v1::Progress(), status, session);
   }
   if (absl::StrContains(session->model->device(), "cuda")) HostEnergy().CountGpus();
-  TrainingSession training(*me, options_, &clock_, session, &master_);
+  TrainingSession training(me, options_, &clock_, session, &master_);
   SetCurrent(&training);
-  const absl::Status status = RunWithHeartbeat(*me, &training);
+  const absl::Status status = RunWithHeartbeat(me, &training);
   SetCurrent(nullptr);
   const v1::Progress progress = training.progress();
   // A worker that has trained was not refused.
@@ -141,11 +141,11 @@ absl::Status Trainer::RunSession(Session* session) {
   if (!lost.ok() && !IsLost(lost)) return lost;
   if (session->attached != nullptr && session->attached->left()) {
     LOG(INFO) << session->attached->status().message();
-    return Leave(*me, progress, absl::OkStatus(), session);
+    return Leave(me, progress, absl::OkStatus(), session);
   }
-  if (lost.ok() || stop_.IsSet()) return Leave(*me, progress, WithAdvice(status), session);
+  if (lost.ok() || stop_.IsSet()) return Leave(me, progress, WithAdvice(status), session);
   // If a server refused the worker, it is still a member at the master.
-  if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(*me, progress, lost);
+  if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(me, progress, lost);
   if (!job_failure_.empty()) return JobFailed();
   return absl::AbortedError(absl::StrCat("the membership was lost: ", lost.message()));
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
@@ -131,9 +132,7 @@ bool TrainingSession::EndStalled() {
 // ---------------------------------------------------------------------------------------------------- steps
 
 absl::StatusOr<std::optional<StepLoop::Minibatch>> TrainingSession::NextMinibatch() {
-  const absl::StatusOr<const LoadedBatch*> batch = loader_.Next();
-  if (!batch.ok()) return batch.status();
-  batch_ = *batch;
+  ASSIGN_OR_RETURN(batch_, loader_.Next());
   if (batch_ == nullptr) return std::nullopt;
   return StepLoop::Minibatch{batch_->tag, batch_->spans};
 }

@@ -19,11 +19,6 @@
 namespace catchment {
 namespace {
 
-int Failure(const Streams& streams, const absl::Status& status) {
-  *streams.err << "catchment compare: " << status.message() << '\n';
-  return kExitFailed;
-}
-
 // Returns CompareDirectory::initial_weights before the directory is opened.
 std::string InitialWeights(const CompareOptions& options) {
   return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
@@ -42,32 +37,26 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
       "join()");
 }
 
-int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
-               const Streams& streams) {
+absl::StatusOr<int> RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
+                               const Streams& streams) {
   std::optional<ProgramDescription> description;
-  const absl::StatusOr<v1::Job> given = GivenJob(options, signals, &description);
-  if (!given.ok()) return Failure(streams, given.status());
-  if (options.overwrite) {
-    if (absl::Status status = CheckNoJobs(options.out); !status.ok()) return Failure(streams, status);
-  }
-  const absl::StatusOr<CompareDirectory> directory =
-      CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, *given));
-  if (!directory.ok()) return Failure(streams, directory.status());
+  ASSIGN_OR_RETURN(const v1::Job given, GivenJob(options, signals, &description));
+  if (options.overwrite) RETURN_IF_ERROR(CheckNoJobs(options.out));
+  ASSIGN_OR_RETURN(const CompareDirectory directory,
+                   CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, given)));
   // All runs begin with the same weights, also those after an interruption of the command.
-  const std::string weights = directory->initial_weights();
-  if (description.has_value() && !std::filesystem::exists(weights)) {
-    if (absl::Status status = description->CopyWeights(weights); !status.ok())
-      return Failure(streams, status);
-  }
-  ComparisonRuns runs(options, *given, *directory, launcher, streams);
+  const std::string weights = directory.initial_weights();
+  if (description.has_value() && !std::filesystem::exists(weights))
+    RETURN_IF_ERROR(description->CopyWeights(weights));
+  ComparisonRuns runs(options, given, directory, launcher, streams);
   const absl::Status status = runs.Run();
   if (runs.signal() != 0) {
     *streams.err << "catchment compare: interrupted; the same command continues with the missing runs\n";
     return kExitSignal + runs.signal();
   }
-  if (!status.ok()) return Failure(streams, status);
-  const absl::Status concluded = Conclude(runs.Result(), directory->path(), streams.out);
-  return concluded.ok() ? 0 : Failure(streams, concluded);
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(Conclude(runs.Result(), directory.path(), streams.out));
+  return 0;
 }
 
 int RunCompareCommand(const std::vector<std::string>& args, const Streams& streams) {

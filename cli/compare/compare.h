@@ -108,9 +108,9 @@ int RunCompareCommand(const std::vector<std::string>& args, const Streams& strea
 
 class Launcher;
 
-// Compares with runs of `launcher`, and returns the exit code.
-int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
-               const Streams& streams);
+// Compares with runs of `launcher`, and returns the exit code, or why there is no comparison.
+absl::StatusOr<int> RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
+                               const Streams& streams);
 
 }  // namespace catchment
 

@@ -102,8 +102,8 @@ absl::Status KubectlLauncher::Train(const PlannedRun& run, const CompareDirector
   const std::string path = Absolute(directory.PathOf(run));
   if (path == std::exchange(applied_, "")) {
     progress->Note(absl::StrCat(LabelOf(run), ": is already in the cluster"));
-  } else if (absl::Status status = Apply(run, directory, path); !status.ok()) {
-    return status;
+  } else {
+    RETURN_IF_ERROR(Apply(run, directory, path));
   }
   ASSIGN_OR_RETURN(const std::string result, AwaitEnd(path, signal));
   progress->Begin(LabelOf(run));

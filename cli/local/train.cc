@@ -197,13 +197,13 @@ absl::Status CheckResumed(const TrainOptions& options) {
 
 }  // namespace
 
-int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainBounds& bounds,
-             SignalWaiter* signals, const Streams& streams) {
+absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainBounds& bounds,
+                             SignalWaiter* signals, const Streams& streams) {
   TrainOptions options = given;
   if (options.resume == AutoSwitch::kAuto)
     options.resume = HasCheckpoint(options.out) ? AutoSwitch::kOn : AutoSwitch::kOff;
   // Reads the job before it changes anything in the directory, which may contain the job.
-  if (absl::Status status = CheckResumed(options); !status.ok()) return Failure(streams, status);
+  RETURN_IF_ERROR(CheckResumed(options));
   const std::string source = SourceOf(options);
   std::optional<ProgramDescription> description;
   absl::StatusOr<v1::Job> job = ReadJob(source, options.program, signals, &description);
@@ -211,24 +211,21 @@ int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainB
     Failure(streams, job.status());
     return kExitSignal + SIGINT;
   }
-  if (absl::IsInternal(job.status())) return Failure(streams, job.status());
+  if (absl::IsInternal(job.status())) return job.status();
   if (options.no_shared_memory) options.set.push_back("shared_memory=false");
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
-  if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
+  RETURN_IF_ERROR(CheckEvaluator(options, *job));
   if (IsDone(options, *job)) {
     *streams.err << options.out
                  << " contains the result of this finished job; to train longer, increase its budget, for "
                  << "example with --set epochs=10\n";
     return 0;
   }
-  const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
-  if (!directory.ok()) return Failure(streams, directory.status());
-  absl::Status status;
-  if (description.has_value()) status = description->KeepWeights(directory->initial_weights(), &*job);
-  if (status.ok()) status = WriteFile(directory->job(), JobText(*job));
-  if (!status.ok()) return Failure(streams, status);
-  return RunInDirectory(options, *job, daemons, *directory, BoundsFor(options.program, bounds), signals,
+  ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Open(options.out, ModeOf(options)));
+  if (description.has_value()) RETURN_IF_ERROR(description->KeepWeights(directory.initial_weights(), &*job));
+  RETURN_IF_ERROR(WriteFile(directory.job(), JobText(*job)));
+  return RunInDirectory(options, *job, daemons, directory, BoundsFor(options.program, bounds), signals,
                         streams);
 }
 

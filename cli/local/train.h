@@ -45,9 +45,9 @@ std::string ResumeCommand(const TrainOptions& options);
 // other thread is started.
 int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams);
 
-// Trains, and returns the exit code.
-int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-             SignalWaiter* signals, const Streams& streams);
+// Trains, and returns the exit code, or why training did not begin.
+absl::StatusOr<int> RunTrain(const TrainOptions& options, const DaemonPaths& daemons,
+                             const TrainBounds& bounds, SignalWaiter* signals, const Streams& streams);
 
 }  // namespace catchment
 

@@ -43,10 +43,6 @@ void EscapeStrings(google::protobuf::Message* message) {
   }
 }
 
-absl::Status Escaped(const absl::Status& status) {
-  return absl::Status(status.code(), EscapeControls(status.message()));
-}
-
 constexpr char kMasterVariable[] = "CATCHMENT_MASTER";
 
 }  // namespace
@@ -61,11 +57,10 @@ void AddMasterFlags(MasterFlags* flags, CommandLine* line) {
 
 absl::Status CheckMasterFlags(MasterFlags* flags) {
   FillTlsFiles("operator", &flags->tls);
-  absl::Status status = ClientCredentials(flags->tls).status();
-  if (!status.ok() || IsRunDirectory(flags->master)) return status;
-  status = TidyAddress(&flags->master);
-  if (status.ok()) status = CheckSecure(flags->master, flags->tls, flags->insecure);
-  return status;
+  RETURN_IF_ERROR(ClientCredentials(flags->tls).status());
+  if (IsRunDirectory(flags->master)) return absl::OkStatus();
+  RETURN_IF_ERROR(TidyAddress(&flags->master));
+  return CheckSecure(flags->master, flags->tls, flags->insecure);
 }
 
 bool IsRunDirectory(const std::string& master) {
@@ -96,36 +91,33 @@ absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const 
   return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, credentials)));
 }
 
-absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> JobControl::Call(Method<Request, Reply> method, const Request& request) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
-  v1::GetStatusRequest request;
-  request.set_again_in_seconds(again_in_seconds);
-  v1::JobStatus status;
+  Reply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  const grpc::Status result = stub_->GetStatus(context.get(), request, &status);
-  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
-  EscapeStrings(&status);
-  return status;
-}
-
-absl::StatusOr<v1::GetJobReply> JobControl::GetJob() {
-  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
-  v1::GetJobReply reply;
-  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  const grpc::Status result = stub_->GetJob(context.get(), {}, &reply);
-  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
+  const absl::Status status =
+      FromGrpc((stub_.get()->*method)(context.get(), request, &reply), absl::StrCat("master at ", address_));
+  RETURN_IF_ERROR(absl::Status(status.code(), EscapeControls(status.message())));
   EscapeStrings(&reply);
   return reply;
 }
 
+absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
+  v1::GetStatusRequest request;
+  request.set_again_in_seconds(again_in_seconds);
+  return Call(&v1::MasterService::Stub::GetStatus, request);
+}
+
+absl::StatusOr<v1::GetJobReply> JobControl::GetJob() {
+  return Call(&v1::MasterService::Stub::GetJob, v1::GetJobRequest());
+}
+
 absl::Status JobControl::Stop(const std::string& reason, bool now) {
-  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   v1::StopRequest request;
   request.set_reason(reason);
   request.set_now(now);
-  v1::StopReply reply;
-  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  return Escaped(FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_)));
+  return Call(&v1::MasterService::Stub::Stop, request).status();
 }
 
 }  // namespace catchment

@@ -53,6 +53,12 @@ class JobControl {
   JobControl(std::string address, std::unique_ptr<v1::MasterService::Stub> stub)
       : address_(std::move(address)), stub_(std::move(stub)) {}
 
+  template <typename Request, typename Reply>
+  using Method = grpc::Status (v1::MasterService::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request);
+
   std::string address_;
   std::unique_ptr<v1::MasterService::Stub> stub_;
 };

@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
 #include "common/base/random_id.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -74,11 +75,10 @@ absl::StatusOr<int> OpenArena(const v1::SharedMemory& offer) {
 // ---------------------------------------------------------------------------------------------- SharedArena
 
 absl::StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const std::string& name, int64_t bytes) {
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(name, bytes);
-  if (!memory.ok()) return memory.status();
-  madvise(memory->data(), bytes, MADV_DONTDUMP);
-  madvise(memory->data(), bytes, MADV_HUGEPAGE);  // if the machine allows it for shared memory
-  return std::shared_ptr<SharedArena>(new SharedArena(*std::move(memory)));
+  ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Create(name, bytes));
+  madvise(memory.data(), bytes, MADV_DONTDUMP);
+  madvise(memory.data(), bytes, MADV_HUGEPAGE);  // if the machine allows it for shared memory
+  return std::shared_ptr<SharedArena>(new SharedArena(std::move(memory)));
 }
 
 std::shared_ptr<SharedArena> SharedArena::Reserve(const std::string& name, int64_t values,
@@ -161,11 +161,10 @@ absl::StatusOr<std::unique_ptr<MappedArena>> MappedArena::Open(const v1::SharedM
   if (!IsOfThisMachine(offer)) return Unusable("the peer is on another machine");
   if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes || offer.bytes() > kMaxBytes)
     return Unusable("the offered memory has an impossible size");
-  const absl::StatusOr<int> fd = OpenArena(offer);
-  if (!fd.ok()) return fd.status();
-  void* const data = mmap(nullptr, offer.bytes(), PROT_READ, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+  ASSIGN_OR_RETURN(const int fd, OpenArena(offer));
+  void* const data = mmap(nullptr, offer.bytes(), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   const int error = errno;
-  close(*fd);
+  close(fd);
   if (data == MAP_FAILED)
     return Unusable(absl::ErrnoToStatus(error, absl::StrCat("mapping ", offer.bytes(), " bytes")).message());
   madvise(data, offer.bytes(), MADV_DONTDUMP);

@@ -54,7 +54,8 @@ absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& 
 
 // Checks that the files can be read, and that the key is that of the certificate.
 absl::Status CheckFiles(const TlsFiles& tls) {
-  if (absl::Status status = CheckComplete(tls); !status.ok() || tls.ca.empty()) return status;
+  RETURN_IF_ERROR(CheckComplete(tls));
+  if (tls.ca.empty()) return absl::OkStatus();
   TlsFiles pem;
   for (const auto& flag : kTlsFiles) {
     ASSIGN_OR_RETURN(pem.*flag.file, ReadPem(flag.name, tls.*flag.file));

@@ -216,20 +216,19 @@ nlohmann::ordered_json FlagSet::ToJson() const {
 }
 
 absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
-  const absl::StatusOr<std::vector<std::string>> words = flags.Parse(args);
-  if (!words.ok() || flags.help()) return words.status();
-  if (argument.name.empty() && !words->empty()) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> words, flags.Parse(args));
+  if (flags.help()) return absl::OkStatus();
+  if (argument.name.empty() && !words.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("accepts only flags, but got '", words->front(), "'; see --help"));
+        absl::StrCat("accepts only flags, but got '", words.front(), "'; see --help"));
   }
-  if (words->size() > 1 && argument.all == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("takes one ", argument.name, ", but got also ", (*words)[1]));
+  if (words.size() > 1 && argument.all == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("takes one ", argument.name, ", but got also ", words[1]));
   }
-  if (!words->empty() && argument.all != nullptr) {
-    *argument.all = *words;
-  } else if (!words->empty()) {
-    *argument.out = words->front();
+  if (!words.empty() && argument.all != nullptr) {
+    *argument.all = words;
+  } else if (!words.empty()) {
+    *argument.out = words.front();
   } else if (!argument.name.empty() && !argument.optional()) {
     return absl::InvalidArgumentError(
         absl::StrCat("takes ", argument.all == nullptr ? "one " : "at least one ", argument.name,

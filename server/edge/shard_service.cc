@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
@@ -114,12 +115,8 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
     return absl::InvalidArgumentError(
         "no Hello in the metadata 'catchment-hello-bin': the peer is not a Catchment worker");
   }
-  if (absl::Status status = CheckLimits(*hello); !status.ok()) return status;
-  if (absl::Status status =
-          CheckProtocolVersion("the worker", hello->protocol_version(), /*build=*/"", "this server");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckLimits(*hello));
+  RETURN_IF_ERROR(CheckProtocolVersion("the worker", hello->protocol_version(), /*build=*/"", "this server"));
   if (hello->job() != job_) {
     return absl::FailedPreconditionError(
         absl::StrCat("the worker belongs to job '", hello->job(), "', this server to '", job_, "'"));
@@ -135,7 +132,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   }
   if (context_.log != nullptr && claim_->run().id() == 0)
     return absl::UnavailableError("this server has just started and will restore its shard");
-  if (absl::Status status = claim_->Check(hello->run_id(), "the worker"); !status.ok()) return status;
+  RETURN_IF_ERROR(claim_->Check(hello->run_id(), "the worker"));
   if (shard_->generation() == 0)
     return absl::UnavailableError("this server has not received the list of the job's workers yet");
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/trace/recorder.h"
 #include "common/wire/shared_counters.h"
@@ -94,7 +95,7 @@ void TrainStream::OnReadDone(bool ok) {
 }
 
 absl::StatusOr<bool> TrainStream::ReadMessage(Request* request) {
-  if (absl::Status status = frame_.Decode(incoming_); !status.ok()) return status;
+  RETURN_IF_ERROR(frame_.Decode(incoming_));
   const BlockHeader& header = frame_.header();
   {
     MutexLock lock(&mu_);
@@ -111,7 +112,7 @@ absl::StatusOr<bool> TrainStream::ReadMessage(Request* request) {
   // While a worker computes, its stream holds no memory of blocks.
   frame_.Clear();
   incoming_.Clear();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return is_request;
 }
 

@@ -85,8 +85,8 @@ absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job
     start.checkpoint = *std::move(checkpoint);
   } else if (!absl::IsNotFound(checkpoint.status())) {
     return checkpoint.status();
-  } else if (absl::Status status = DeleteIncomplete(directory, checkpoint.status()); !status.ok()) {
-    return status;
+  } else {
+    RETURN_IF_ERROR(DeleteIncomplete(directory, checkpoint.status()));
   }
   start.record = record;
   start.record.set_recoveries(record.recoveries() + 1);

@@ -73,14 +73,14 @@ absl::Status FindStart(ServerConfig* config) {
       ASSIGN_OR_RETURN(config->ended, UntoldEnd(config->checkpoint_dir, config->job));
       if (config->ended) return absl::OkStatus();
     }
-    const absl::StatusOr<bool> continues = ContinueRun(config);
-    if (!continues.ok() || *continues) return continues.status();
+    ASSIGN_OR_RETURN(const bool continues, ContinueRun(config));
+    if (continues) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool resumes, Resumes(*config));
     ASSIGN_OR_RETURN(config->start, StartJob(config->checkpoint_dir, config->job, resumes));
     return absl::OkStatus();
   }
-  const absl::StatusOr<bool> resumes = Resumes(*config);
-  if (!resumes.ok() || !*resumes) return resumes.status();
+  ASSIGN_OR_RETURN(const bool resumes, Resumes(*config));
+  if (!resumes) return absl::OkStatus();
   ASSIGN_OR_RETURN(FoundCheckpoint found, FindLatest(config->checkpoint_dir));
   LOG(INFO) << "resuming from checkpoint " << found.manifest.number() << " in " << config->checkpoint_dir;
   config->start.checkpoint = std::move(found.manifest);

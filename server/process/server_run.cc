@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard
     MutexLock lock(&end->mu);
     if (end->ended) return std::nullopt;
     if (end->leaving && (!end->failure.ok() || end->again)) return std::nullopt;
-    if (!end->failure.ok()) return end->failure;
+    RETURN_IF_ERROR(end->failure);
     if (end->again) return end->again;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -103,9 +104,8 @@ void Block::PullLocked(Envelope envelope, uint64_t version, BlockCall* call) {
 absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribution contribution,
                                BlockCall* call) {
   const Gate& gate = call->commanded.gate;
-  const absl::StatusOr<PushLedger::Seen> seen = Lookup(envelope.sequence, worker);
-  if (!seen.ok()) return seen.status();
-  if (*seen == PushLedger::Seen::kDone) {
+  ASSIGN_OR_RETURN(const PushLedger::Seen seen, Lookup(envelope.sequence, worker));
+  if (seen == PushLedger::Seen::kDone) {
     HandleDuplicate(std::move(envelope), contribution, call);
     return absl::OkStatus();
   }
@@ -119,8 +119,7 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
   WaitingContribution arrived{std::move(envelope), std::move(contribution), {}};
   {
     MutexLock worker_lock(&worker->mu);
-    absl::Status status = worker->ledger.Arrived(arrived.envelope.sequence, index_, arrived.envelope.steps);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(worker->ledger.Arrived(arrived.envelope.sequence, index_, arrived.envelope.steps));
     arrived.sent = worker->sent[index_];
   }
   if (late) {

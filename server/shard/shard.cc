@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -67,7 +68,7 @@ Shard::~Shard() = default;
 absl::Status Shard::ReadPayload(const PayloadView& bytes, float scale, Contribution* contribution) {
   if (bytes.size() == 0) return absl::OkStatus();
   const uint32_t block = contribution->block;
-  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckBlock(block));
   const int64_t size = blocks_[block]->size();
   BufferPtr values = context_.pool.Get(size);
   const absl::StatusOr<bool> finite = push_.Decode(bytes, scale, absl::MakeSpan(values->data(), size));
@@ -81,7 +82,7 @@ absl::Status Shard::ReadPayload(const PayloadView& bytes, float scale, Contribut
 }
 
 absl::Status Shard::Handle(Request request, double now, std::vector<Answer>* answers) {
-  if (absl::Status status = Check(request); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(request));
   if (const BufferPtr& values = request.contribution.values; values != nullptr) {
     context_.bytes_pushed += push_.PayloadBytes(values->size());
   }
@@ -89,7 +90,7 @@ absl::Status Shard::Handle(Request request, double now, std::vector<Answer>* ans
   {
     ReaderLock lock(&roster_mu_);
     BlockCall call(commanded_, now, answers);
-    if (absl::Status status = HandleLocked(std::move(request), &call); !status.ok()) return status;
+    RETURN_IF_ERROR(HandleLocked(std::move(request), &call));
     due_checkpoint = call.due_checkpoint;
   }
   // It begins before the answers go out: in synchronous mode no worker can begin the next version until then.
@@ -123,7 +124,7 @@ absl::Status Shard::CheckBlock(uint32_t block) const {
 absl::Status Shard::Check(const Request& request) const {
   const v1::Block::Operation operation = request.envelope.operation;
   const uint32_t block = request.contribution.block;
-  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckBlock(block));
   const bool pull = operation == v1::Block::PULL;
   const bool fits = context_.rule->has_answers() ? operation == v1::Block::EXCHANGE : IsPush(operation);
   if (!pull && !fits) {
@@ -145,11 +146,10 @@ absl::Status Shard::Check(const Request& request) const {
 absl::Status Shard::HandleLocked(Request request, BlockCall* call) {
   Envelope& envelope = request.envelope;
   Contribution& contribution = request.contribution;
-  const absl::StatusOr<WorkerRecord*> worker = FindMember(envelope);
-  if (!worker.ok()) return worker.status();
+  ASSIGN_OR_RETURN(WorkerRecord* const worker, FindMember(envelope));
   Block& block = *blocks_[contribution.block];
   if (envelope.operation != v1::Block::PULL) {
-    return block.Push(*worker, std::move(envelope), std::move(contribution), call);
+    return block.Push(worker, std::move(envelope), std::move(contribution), call);
   }
   block.Pull(std::move(envelope), contribution.version, call);
   return absl::OkStatus();

@@ -61,7 +61,10 @@ class TrainTest : public ::testing::Test {
   int Train() {
     const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
     SignalWaiter signals;
-    return RunTrain(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
+    const absl::StatusOr<int> exit_code =
+        RunTrain(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
+    err_ << exit_code.status().message();
+    return exit_code.value_or(kExitFailed);
   }
 
   void ExpectNoChildLeft() {

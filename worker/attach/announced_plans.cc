@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status_macros.h"
+
 namespace catchment {
 namespace {
 
@@ -24,7 +26,7 @@ NextPlan AnnouncePlans(NextPlan next, EpochOrder order, AttachedModel* model) {
           model]() mutable -> absl::StatusOr<std::optional<BatchPlan>> {
     absl::StatusOr<std::optional<BatchPlan>> plan = next();
     if (!plan.ok() || !plan->has_value()) return plan;
-    if (absl::Status status = model->Plan(SamplesOf(**plan, &order)); !status.ok()) return status;
+    RETURN_IF_ERROR(model->Plan(SamplesOf(**plan, &order)));
     return plan;
   };
 }

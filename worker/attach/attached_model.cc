@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/program_metrics.h"
 #include "common/trace/recorder.h"
@@ -66,11 +67,10 @@ absl::Status AttachedModel::AwaitHello() {
   if (greeted_) return absl::OkStatus();
   v1::FromProgram::Hello hello;
   do {
-    const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
-    if (!message.ok()) return message.status();
-    if (!message->has_hello()) return Unexpected(*message, "hello");
+    ASSIGN_OR_RETURN(const v1::FromProgram message, channels_.link->Receive());
+    if (!message.has_hello()) return Unexpected(message, "hello");
     hello.set_more(false);
-    hello.MergeFrom(message->hello());
+    hello.MergeFrom(message.hello());
   } while (hello.more());
   device_ = absl::StrCat("program: ", hello.device());
   local_steps_ = hello.local_steps();
@@ -138,7 +138,7 @@ absl::Status AttachedModel::Finish(const absl::Status& why) {
   const bool sent = channels_.link->Send(message).ok();
   if (child_ == nullptr) return absl::OkStatus();
   if (why.ok()) {
-    if (absl::Status status = AwaitEnd(sent ? kEndSeconds : kFailureSeconds); !status.ok()) return status;
+    RETURN_IF_ERROR(AwaitEnd(sent ? kEndSeconds : kFailureSeconds));
   }
   const std::optional<std::string> end = child_->WaitFor(kFailureSeconds);
   LOG(INFO) << "the program (pid " << child_->pid() << ") "
@@ -211,8 +211,8 @@ absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<
     begin.mutable_begin()->set_step(++begun_);
   }
   begin_.mutable_begin()->set_restarted(false);
-  if (absl::Status status = channels_.link->Send(begin); !status.ok()) return status;
-  if (absl::Status status = SendWeights(weights, observer); !status.ok()) return status;
+  RETURN_IF_ERROR(channels_.link->Send(begin));
+  RETURN_IF_ERROR(SendWeights(weights, observer));
   const TraceScope scope("program");
   return AwaitGradient(begin.begin().step(), gradient, observer, score);
 }
@@ -225,7 +225,7 @@ absl::Status AttachedModel::SendWeights(absl::Span<const float> weights, PassObs
     observer->BeforeForward({begin, end});
     std::copy(weights.begin() + begin, weights.begin() + end, channels_.weights.floats().begin() + begin);
     here.mutable_here()->set_values(end);
-    if (absl::Status status = channels_.link->Send(here); !status.ok()) return status;
+    RETURN_IF_ERROR(channels_.link->Send(here));
     begin = end;
   }
   return absl::OkStatus();
@@ -235,25 +235,23 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
                                           Score* score) {
   uint64_t end = gradient.size();
   while (true) {
-    const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
-    if (!message.ok()) return message.status();
-    if (message->has_final()) {
-      absl::Status status = TakeGradient(message->final().begin(), &end, gradient, observer);
-      if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(const v1::FromProgram message, channels_.link->Receive());
+    if (message.has_final()) {
+      RETURN_IF_ERROR(TakeGradient(message.final().begin(), &end, gradient, observer));
       continue;
     }
-    if (message->has_left()) {
+    if (message.has_left()) {
       left_ = true;
       return absl::CancelledError("the program has left the job");
     }
-    if (!message->has_done()) return Unexpected(*message, "final or done");
-    if (message->done().step() != step) {
-      return absl::InvalidArgumentError(absl::StrCat("the program says that step ", message->done().step(),
+    if (!message.has_done()) return Unexpected(message, "final or done");
+    if (message.done().step() != step) {
+      return absl::InvalidArgumentError(absl::StrCat("the program says that step ", message.done().step(),
                                                      " is done, and step ", step, " is under way"));
     }
-    score->loss_sum = message->done().loss();
-    score->correct = message->done().correct();
-    if (absl::Status status = SetMetrics(message->done()); !status.ok()) return status;
+    score->loss_sum = message.done().loss();
+    score->correct = message.done().correct();
+    RETURN_IF_ERROR(SetMetrics(message.done()));
     return TakeGradient(0, &end, gradient, observer);
   }
 }
@@ -265,7 +263,7 @@ absl::Status AttachedModel::SetMetrics(const v1::FromProgram::Done& done) {
                                                    " are accepted"));
   }
   for (const v1::FromProgram::Metric& metric : done.metrics()) {
-    if (absl::Status status = CheckMetric(metric); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckMetric(metric));
   }
   metrics_ = done.metrics();
   return absl::OkStatus();
@@ -291,16 +289,15 @@ absl::StatusOr<Score> AttachedModel::ScoreTestSet(absl::Span<const float> weight
   std::copy(weights.begin(), weights.end(), channels_.weights.floats().begin());
   v1::ToProgram evaluate;
   evaluate.mutable_evaluate();
-  if (absl::Status status = channels_.link->Send(evaluate); !status.ok()) return status;
+  RETURN_IF_ERROR(channels_.link->Send(evaluate));
   statistics_.clear();
-  absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
-  while (message.ok() && message->has_statistic()) {
-    AddStatistic(message->statistic());
-    message = channels_.link->Receive();
+  ASSIGN_OR_RETURN(v1::FromProgram message, channels_.link->Receive());
+  while (message.has_statistic()) {
+    AddStatistic(message.statistic());
+    ASSIGN_OR_RETURN(message, channels_.link->Receive());
   }
-  if (!message.ok()) return message.status();
-  if (!message->has_scored()) return Unexpected(*message, "scored");
-  const v1::FromProgram::Scored& scored = message->scored();
+  if (!message.has_scored()) return Unexpected(message, "scored");
+  const v1::FromProgram::Scored& scored = message.scored();
   Score score;
   score.samples = static_cast<int64_t>(scored.samples());
   score.loss_sum = scored.loss_sum();

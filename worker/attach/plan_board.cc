@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/base/status_macros.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -22,10 +23,9 @@ void Publish(uint64_t* word, uint64_t value) {
 absl::StatusOr<PlanBoard> PlanBoard::Create(uint32_t most) {
   const uint64_t indices = (uint64_t{most} + 1) / 2 * 2;  // slots begin at multiples of 8 bytes
   const uint64_t slot = kIndices + indices * sizeof(uint32_t);
-  absl::StatusOr<SharedMemory> memory =
-      SharedMemory::Create("plan", static_cast<int64_t>(kFirstSlot + kSlots * slot));
-  if (!memory.ok()) return memory.status();
-  PlanBoard board(*std::move(memory));
+  ASSIGN_OR_RETURN(SharedMemory memory,
+                   SharedMemory::Create("plan", static_cast<int64_t>(kFirstSlot + kSlots * slot)));
+  PlanBoard board(std::move(memory));
   *board.Word(kSlotCount) = kSlots;
   *board.Word(kSlotBytes) = slot;
   return board;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/program_metrics.h"
 #include "common/trace/recorder.h"
@@ -40,14 +41,14 @@ absl::Status ProgramLink::Send(const v1::ToProgram& message) {
     // The program reads nothing at present.
     pollfd room = {fd_, POLLOUT, 0};
     poll(&room, 1, kLookMilliseconds);
-    if (absl::Status why = look_(/*closed=*/false); !why.ok()) return why;
+    RETURN_IF_ERROR(look_(/*closed=*/false));
   }
   return absl::OkStatus();
 }
 
 absl::Status ProgramLink::ReadLastWord() {
   while (true) {
-    if (const absl::StatusOr<v1::FromProgram> message = Receive(); !message.ok()) return message.status();
+    RETURN_IF_ERROR(Receive().status());
   }
 }
 
@@ -66,7 +67,7 @@ absl::StatusOr<v1::FromProgram> ProgramLink::Receive() {
     if (size == 0 || !Interrupted()) return Gone();
     pollfd message = {fd_, POLLIN, 0};
     if (poll(&message, 1, kLookMilliseconds) > 0) continue;
-    if (absl::Status why = look_(/*closed=*/false); !why.ok()) return why;
+    RETURN_IF_ERROR(look_(/*closed=*/false));
   }
 }
 

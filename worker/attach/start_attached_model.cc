@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "glog/logging.h"
 #include "worker/attach/attached_model.h"
 #include "worker/attach/descriptor_offer.h"
@@ -66,19 +67,16 @@ int64_t BytesOf(const std::vector<TensorSpec>& tensors) {
 // *theirs: the program's end of the socket, which is the caller's to close.
 absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& options, ProgramLink::Look look,
                                              int* theirs) {
-  absl::StatusOr<SharedMemory> weights = SharedMemory::Create("weights", BytesOf(options.tensors));
-  if (!weights.ok()) return weights.status();
-  absl::StatusOr<SharedMemory> gradient = SharedMemory::Create("gradient", BytesOf(options.tensors));
-  if (!gradient.ok()) return gradient.status();
-  absl::StatusOr<PlanBoard> plan = PlanBoard::Create(options.largest_minibatch);
-  if (!plan.ok()) return plan.status();
+  ASSIGN_OR_RETURN(SharedMemory weights, SharedMemory::Create("weights", BytesOf(options.tensors)));
+  ASSIGN_OR_RETURN(SharedMemory gradient, SharedMemory::Create("gradient", BytesOf(options.tensors)));
+  ASSIGN_OR_RETURN(PlanBoard plan, PlanBoard::Create(options.largest_minibatch));
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
     return absl::ErrnoToStatus(errno, "cannot create a socket to the program");
   }
   *theirs = fds[1];
-  return ProgramChannels{std::make_unique<ProgramLink>(fds[0], std::move(look)), *std::move(weights),
-                         *std::move(gradient), *std::move(plan)};
+  return ProgramChannels{std::make_unique<ProgramLink>(fds[0], std::move(look)), std::move(weights),
+                         std::move(gradient), std::move(plan)};
 }
 
 ChildProgram::Options ChildOptions(const ProgramOptions& program, const std::vector<int>& fds,
@@ -98,21 +96,19 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramO
                                                                   std::function<bool()> stopped) {
   const auto watch = std::make_shared<ProgramWatch>(std::move(stopped));
   int theirs = -1;
-  absl::StatusOr<ProgramChannels> channels = MakeChannels(
-      options, [watch](bool closed) { return watch->Look(closed); }, &theirs);
-  if (!channels.ok()) return channels.status();
-  const std::vector<int> fds = {theirs, channels->weights.fd(), channels->gradient.fd(), channels->plan.fd()};
-  absl::StatusOr<std::unique_ptr<DescriptorOffer>> offer = DescriptorOffer::Create(fds);
-  if (!offer.ok()) return offer.status();
-  absl::StatusOr<std::unique_ptr<ChildProgram>> child =
-      ChildProgram::Start(ChildOptions(program, fds, (*offer)->address()));
-  if (!child.ok()) return child.status();
-  LOG(INFO) << "started the program (pid " << (*child)->pid() << "): " << program.command;
-  watch->SetChild(child->get());
-  watch->SetOffer(*std::move(offer));
-  channels->on_hello = [watch] { watch->SetJoined(); };
-  channels->stopped = [watch] { return watch->stopped(); };
-  return std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
+  ASSIGN_OR_RETURN(ProgramChannels channels,
+                   MakeChannels(
+                       options, [watch](bool closed) { return watch->Look(closed); }, &theirs));
+  const std::vector<int> fds = {theirs, channels.weights.fd(), channels.gradient.fd(), channels.plan.fd()};
+  ASSIGN_OR_RETURN(std::unique_ptr<DescriptorOffer> offer, DescriptorOffer::Create(fds));
+  ASSIGN_OR_RETURN(std::unique_ptr<ChildProgram> child,
+                   ChildProgram::Start(ChildOptions(program, fds, offer->address())));
+  LOG(INFO) << "started the program (pid " << child->pid() << "): " << program.command;
+  watch->SetChild(child.get());
+  watch->SetOffer(std::move(offer));
+  channels.on_hello = [watch] { watch->SetJoined(); };
+  channels.stopped = [watch] { return watch->stopped(); };
+  return std::make_unique<AttachedModel>(std::move(options), std::move(channels), std::move(child));
 }
 
 }  // namespace catchment

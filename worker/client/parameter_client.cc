@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 #include "common/wire/protocol.h"
 
@@ -130,7 +131,7 @@ absl::Status ParameterClient::Await(Range range) {
 }
 
 absl::StatusOr<Parameters::Outcome> ParameterClient::Finish(int fragment) {
-  if (absl::Status status = WaitFor(fragment, {0, layout_.size()}); !status.ok()) return status;
+  RETURN_IF_ERROR(WaitFor(fragment, {0, layout_.size()}));
   MutexLock lock(&mu_);
   return transfers_[fragment].outcome;
 }
@@ -187,7 +188,7 @@ absl::Status ParameterClient::WaitForAnswers(int fragment, Range range) {
       if (cancelled_) return absl::CancelledError("the worker was asked to stop");
       if (awaited_.blocks == 0) return absl::OkStatus();
     }
-    if (absl::Status status = Reopen(broken); !status.ok()) return status;
+    RETURN_IF_ERROR(Reopen(broken));
   }
 }
 
@@ -199,11 +200,10 @@ ServerChannel* ParameterClient::FindBroken() {
 }
 
 absl::Status ParameterClient::Reopen(ServerChannel* server) {
-  const absl::StatusOr<double> pause = server->CloseBroken(clock_.Now(), options_.connect_timeout_seconds);
-  if (!pause.ok()) return pause.status();
+  ASSIGN_OR_RETURN(const double pause, server->CloseBroken(clock_.Now(), options_.connect_timeout_seconds));
   {
     MutexLock lock(&mu_);
-    changed_.WaitFor(&mu_, *pause, [this] { return cancelled_; });
+    changed_.WaitFor(&mu_, pause, [this] { return cancelled_; });
   }
   server->OpenAgain();
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/shared_counter.h"
+#include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 
 namespace catchment {
@@ -207,8 +208,7 @@ absl::Status ServerChannel::DecodeShared(const BlockHeader& header) {
   }
   const absl::string_view piece(bytes, header.shared_bytes);
   const uint64_t version = versions_[header.block];
-  absl::Status status = Decode(header, PayloadView({&piece, 1}, 0, piece.size()));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Decode(header, PayloadView({&piece, 1}, 0, piece.size())));
   if (server_memory_->Counter(header.shared_offset - kGenerationBefore) != header.shared_generation) {
     versions_[header.block] = version;
     return absl::UnavailableError("the server has given up an answer");
@@ -272,11 +272,10 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   if (header.operation == v1::Block::SHARE) return TakeOffer(payload);
   {
     MutexLock lock(&mu_);
-    if (absl::Status status = CheckAsked(header); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckAsked(header));
     highest_version_ = std::max(highest_version_, header.version);
   }
-  const absl::Status status = header.shared_bytes == 0 ? Decode(header, payload) : DecodeShared(header);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(header.shared_bytes == 0 ? Decode(header, payload) : DecodeShared(header));
   MutexLock lock(&mu_);
   const int block = static_cast<int>(header.block);
   if (TraceRecorder* const trace = Trace(); trace != nullptr && sent_at_[block] > 0)

@@ -1,5 +1,6 @@
 #include "worker/client/shard_stream.h"
 
+#include "common/base/status_macros.h"
 #include "common/wire/protocol.h"
 
 namespace catchment {
@@ -25,7 +26,7 @@ bool ShardStream::Next(grpc::ByteBuffer* message) {
 }
 
 absl::Status ShardStream::OnMessage(const grpc::ByteBuffer& message) {
-  if (absl::Status status = frame_.Decode(message); !status.ok()) return status;
+  RETURN_IF_ERROR(frame_.Decode(message));
   return owner_.OnAnswer(frame_.header(), frame_.payload());
 }
 

@@ -40,8 +40,8 @@ absl::StatusOr<const LoadedBatch*> BatchLoader::Next() {
   if (!ready_.empty()) {
     lent_ = ready_.front();
     ready_.pop_front();
-  } else if (!end_.ok()) {
-    return end_;
+  } else {
+    RETURN_IF_ERROR(end_);
   }
   return lent_;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -138,8 +139,7 @@ class Decoder {
 absl::Status DecodeJpeg(absl::string_view file, const std::string& path,
                         absl::FunctionRef<int64_t(int64_t width, int64_t height)> begin,
                         absl::FunctionRef<void(int64_t y, const uint8_t* rgb)> row) {
-  const absl::Status format = CheckFormat(file, path);
-  if (!format.ok()) return format;
+  RETURN_IF_ERROR(CheckFormat(file, path));
   Decoder decoder;
   const auto damaged = [&] {
     return absl::DataLossError(absl::StrCat(path, ": is damaged (", decoder.message(), ")", kReplace));

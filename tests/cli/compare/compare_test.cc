@@ -63,7 +63,9 @@ class CompareTest : public ::testing::Test {
     const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
     SignalWaiter signals;
     LocalLauncher launcher(options_, {server, root_ + "/worker.sh"}, bounds_, &signals);
-    return RunCompare(options_, &launcher, &signals, {&out_, &err_});
+    const absl::StatusOr<int> exit_code = RunCompare(options_, &launcher, &signals, {&out_, &err_});
+    err_ << exit_code.status().message();
+    return exit_code.value_or(kExitFailed);
   }
 
   // Returns the names of runs whose worker was started by the last Compare.
