@@ -1,7 +1,7 @@
 // Adds up the energy of a job's hosts from the reports of its processes. Of a host with several processes,
 // the largest value counts, which is that of the process that was started first.
 //
-// Units: joules. Threads: none. Errors: none.
+// Units: joules. Threads: safe. Errors: none.
 #ifndef CATCHMENT_COMMON_ENERGY_ACCOUNT_H_
 #define CATCHMENT_COMMON_ENERGY_ACCOUNT_H_
 
@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "common/base/mutex.h"
 #include "proto/master.pb.h"
 
 namespace catchment {
@@ -20,6 +21,7 @@ class EnergyAccount {
   // Adds a report; further hosts than kMaxHosts are ignored.
   void Add(const v1::Energy& energy) {
     if (!energy.has_processor_joules() && !energy.has_gpu_joules()) return;
+    MutexLock lock(&mu_);
     if (hosts_.size() >= kMaxHosts && hosts_.count(energy.host()) == 0) return;
     v1::Energy& host = hosts_[energy.host()];
     if (energy.has_processor_joules())
@@ -29,6 +31,7 @@ class EnergyAccount {
 
   // Sets the fields of the status, if there are reports.
   void Fill(v1::JobStatus* status) const {
+    MutexLock lock(&mu_);
     status->set_energy_hosts(static_cast<uint32_t>(hosts_.size()));
     for (const auto& [name, host] : hosts_) {
       if (host.has_processor_joules())
@@ -38,7 +41,8 @@ class EnergyAccount {
   }
 
  private:
-  std::map<std::string, v1::Energy> hosts_;
+  mutable Mutex mu_;
+  std::map<std::string, v1::Energy> hosts_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment

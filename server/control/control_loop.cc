@@ -126,7 +126,6 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
   }
   if (request.leaving()) Stop(absl::StrCat("server ", request.index(), " is shutting down"), /*now=*/false);
   v1::RegisterServerReply reply = servers_.Accept(request);
-  energy_.Add(request.energy());
   NoteChange();
   return reply;
 }
@@ -156,7 +155,6 @@ absl::StatusOr<v1::RegisterReply> ControlLoop::Register(const v1::RegisterReques
 
 absl::StatusOr<v1::HeartbeatReply> ControlLoop::Heartbeat(const v1::HeartbeatRequest& request) {
   absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
-  if (reply.ok()) energy_.Add(request.energy());
   NoteDecisions();
   return reply;
 }
@@ -204,8 +202,6 @@ v1::JobStatus ControlLoop::Status() {
   status.set_recoveries(record().recoveries());
   status.set_updates_computed_again(record().updates_computed_again());
   status.set_insecure(run().insecure);
-  if (options_.own_energy) energy_.Add(options_.own_energy());
-  energy_.Fill(&status);
   status.set_writes_checkpoints(options_.can_go_back);
   for (size_t s = 0; s < servers_.size(); ++s) {
     v1::ServerStatus* const server = status.add_servers();

@@ -27,7 +27,6 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/growing_pause.h"
-#include "common/energy/account.h"
 #include "common/job/parameter_layout.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
@@ -54,7 +53,6 @@ class ControlLoop {
     std::optional<v1::MasterState> resumed;  // of the checkpoint
     std::optional<v1::BestState> kept;       // the score of weights that an earlier run has kept
     std::function<uint64_t()> own_version;   // returns the version of shard 0
-    std::function<v1::Energy()> own_energy;  // returns the energy of the master's own process; null: not read
     std::vector<uint64_t> parameters;        // of each server's shard
   };
   // `clock` outlives the loop. Errors: those of Master::Create.
@@ -179,7 +177,6 @@ class ControlLoop {
   };
   std::deque<HeldAnswer> answers_;
   std::set<std::string> devices_;
-  EnergyAccount energy_;
   bool images_lost_ = false;
   double tick_at_ = 0;
   bool answered_ = false;              // a server has answered since the last step

@@ -57,13 +57,8 @@ std::string Text(const std::vector<v1::StandbyPart>& parts) {
   return text;
 }
 
-// Energy is left out: it is read when the status is asked for, which is not in the log.
 std::string Text(const FinalOutputs& outputs) {
-  v1::JobStatus status = outputs.status;
-  status.clear_processor_joules();
-  status.clear_gpu_joules();
-  status.clear_energy_hosts();
-  std::string text = absl::StrCat(Text(status), " weights ", Text(outputs.has_weights), " computed ",
+  std::string text = absl::StrCat(Text(outputs.status), " weights ", Text(outputs.has_weights), " computed ",
                                   outputs.computed_samples);
   for (const std::string& device : outputs.devices) absl::StrAppend(&text, " device ", device);
   for (const std::string& server : outputs.servers) absl::StrAppend(&text, " server ", server);

@@ -68,7 +68,6 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   if (resumed && options.job.evaluation().keep_best()) control.kept = ReadKeptScore(*outputs, *layout);
   control.resumed = std::move(resumed);
   control.own_version = [local] { return local->shard()->version(); };
-  control.own_energy = [] { return HostEnergy().Read(); };
   for (int s = 0; s < options.num_servers; ++s) control.parameters.push_back(layout->shard(s).size());
   ASSIGN_OR_RETURN(LoggedLoop::Log log, OpenControlLog(options.control_log));
   ASSIGN_OR_RETURN(std::unique_ptr<LoggedLoop> loop,
@@ -207,7 +206,10 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
 }
 
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
-  return Call([&](LoggedLoop& loop) { return loop.RegisterServer(request); });
+  absl::StatusOr<v1::RegisterServerReply> reply =
+      Call([&](LoggedLoop& loop) { return loop.RegisterServer(request); });
+  if (reply.ok()) energy_.Add(request.energy());
+  return reply;
 }
 
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
@@ -224,7 +226,9 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
 }
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
-  return Call([&](LoggedLoop& loop) { return loop.Heartbeat(request); });
+  absl::StatusOr<v1::HeartbeatReply> reply = Call([&](LoggedLoop& loop) { return loop.Heartbeat(request); });
+  if (reply.ok()) energy_.Add(request.energy());
+  return reply;
 }
 
 absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
@@ -250,14 +254,26 @@ absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1:
 }
 
 v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
-  MutexLock lock(&mu_);
-  loop_->Watch(request.again_in_seconds());
-  return loop_->Status();
+  {
+    MutexLock lock(&mu_);
+    loop_->Watch(request.again_in_seconds());
+  }
+  return Status();
 }
 
 v1::JobStatus MasterHost::Status() {
-  MutexLock lock(&mu_);
-  return loop_->Status();
+  v1::JobStatus status;
+  {
+    MutexLock lock(&mu_);
+    status = loop_->Status();
+  }
+  AddEnergy(&status);
+  return status;
+}
+
+void MasterHost::AddEnergy(v1::JobStatus* status) {
+  energy_.Add(HostEnergy().Read());
+  energy_.Fill(status);
 }
 
 void MasterHost::Stop(const std::string& reason, bool now) {
@@ -354,6 +370,7 @@ void MasterHost::CarryOut(Effects effects) {
   if (effects.measures) WriteMetrics(effects.scored);
   if (effects.record) WriteRecord(*effects.record);
   if (!effects.outputs) return;
+  AddEnergy(&effects.outputs->status);
   const absl::Status status = WriteFinalOutputs(
       options_, {.checkpoint_dir = options_.checkpoint_dir, .credentials = options_.credentials}, layout_,
       *effects.outputs, outputs_.get());
@@ -410,6 +427,7 @@ void MasterHost::WriteMetrics(bool scored) {
     if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
     job = loop_->Status();
   }
+  AddEnergy(&job);
   for (const ProgressLog::Entry& entry : progress_log_.Entries(job, scored, now))
     LogEvent(entry.event, JobMetrics(job), entry.line);
   const absl::Status status = outputs_->MaybeWriteMetrics(job, now);

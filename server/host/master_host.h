@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/energy/account.h"
 #include "common/job/parameter_layout.h"
 #include "common/net/rpc.h"
 #include "proto/master.pb.h"
@@ -121,6 +122,8 @@ class MasterHost {
   void OnAnswer(int server, const v1::ShardCommand& command, const absl::StatusOr<v1::ShardReport>& answer);
   v1::ShardService::Stub* StubOf(const ServerCommand& command);
   void WriteMetrics(bool scored);
+  // Completes the status. It reads files of the system, so call it without mu_.
+  void AddEnergy(v1::JobStatus* status);
   void WriteRecord(const v1::RunRecord& record);
 
   const Options options_;
@@ -134,6 +137,8 @@ class MasterHost {
   const std::unique_ptr<LoggedLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;    // the thread has carried out all effects
+
+  EnergyAccount energy_;
 
   // Used by the host's thread; WriteBest is called on the keeper's.
   const std::unique_ptr<Outputs> outputs_;
