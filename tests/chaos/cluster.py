@@ -27,7 +27,13 @@ def find(path):
         if os.path.exists(os.path.join(directory, path)):
             return os.path.join(directory, path)
     sys.exit(f"tests/chaos/run: there is no {path}; build it: bazel build //server:catchment_server "
-             "//worker:catchment_worker //cli:catchment //tests/cluster:network_switch")
+             "//worker:catchment_worker //cli:catchment //tests/cluster:network_switch "
+             "//tests/server/control:replay")
+
+
+def control_log(directory):
+    """Returns the file that has the calls of all masters of a round."""
+    return os.path.join(directory, "logs", "control.log")
 
 
 def await_that(condition, what):
@@ -152,7 +158,7 @@ class Cluster:
         words = [find("server/catchment_server"), f"--job={self.directory}/job.textproto", f"--index={index}",
                  "--servers=" + ",".join(self.addresses), f"--out={self.out}", "--threads=1"]
         if index == 0:
-            words.append(f"--control_log={self.directory}/logs/control.log")
+            words.append("--control_log=" + control_log(self.directory))
         return self.make("server", f"server-{index}", index, words)
 
     def start_worker(self, number):

@@ -157,7 +157,8 @@ std::string ReplayWith(Replay* replay, const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::StrCat("cannot read ", path);
   int number = 0;
-  for (std::string text; std::getline(file, text);) {
+  // A master that was killed may have left a line unfinished.
+  for (std::string text; std::getline(file, text) && !file.eof();) {
     ++number;
     v1::ControlLogLine line;
     if (!google::protobuf::TextFormat::ParseFromString(text, &line))

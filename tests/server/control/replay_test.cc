@@ -83,6 +83,12 @@ TEST(ReplayTest, NamesTheFirstLineThatDiffers) {
   EXPECT_TRUE(absl::StrContains(differs, "something else")) << differs;
 }
 
+TEST(ReplayTest, IgnoresAnUnfinishedLine) {
+  const std::string path = Write(Train(1).lines);
+  std::ofstream(path, std::ios::app) << "call { times: 1";
+  EXPECT_EQ(ReplayFile(path), "");
+}
+
 TEST(ReplayTest, SecretsAreNotInTheLog) {
   for (const v1::ControlLogLine& line : Train(3).lines) {
     EXPECT_TRUE(line.run().restored().copy().token_key().empty());
