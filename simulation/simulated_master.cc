@@ -150,7 +150,7 @@ void SimulatedMaster::CarryOut(Effects effects) {
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
     loop_->OnCheckpointWritten(checkpoint, absl::OkStatus());
   const double now = events_.Now();
-  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(loop_->master()->done_samples(), now))) {
+  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(loop_->master().done_samples(), now))) {
     status_.Update(outputs_->MaybeWriteMetrics(Status(), now));
   }
   if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
@@ -168,15 +168,15 @@ void SimulatedMaster::CarryOut(Effects effects) {
 }
 
 void SimulatedMaster::StopInTime() {
-  if (options_.seconds <= 0 || stop_asked_ || loop_->master()->phase() != v1::JobStatus::TRAINING) return;
-  if (loop_->master()->Status().wall_seconds() < options_.seconds) return;
+  if (options_.seconds <= 0 || stop_asked_ || loop_->master().phase() != v1::JobStatus::TRAINING) return;
+  if (loop_->master().Status().wall_seconds() < options_.seconds) return;
   stop_asked_ = true;
   loop_->Stop(options_.end_reason, /*now=*/false);
 }
 
 void SimulatedMaster::Send(ServerCommand one) {
   const int lists = 1 + (one.command.rosters_size() > 0) + !one.command.without_statistics();
-  const double seconds = kControlSecondsPerMember * lists * loop_->master()->num_workers();
+  const double seconds = kControlSecondsPerMember * lists * loop_->master().num_workers();
   const auto command = std::make_shared<const v1::ShardCommand>(std::move(one.command));
   events_.After(seconds, [this, server = one.server, command] {
     // The first server is in the master's process.

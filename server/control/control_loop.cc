@@ -188,7 +188,7 @@ absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1
   return reply;
 }
 
-v1::JobStatus ControlLoop::Status() {
+v1::JobStatus ControlLoop::Status() const {
   v1::JobStatus status = master_->Status();
   const bool waiting = status.phase() == v1::JobStatus::WAITING;
   if (waiting && !servers_.AllHere()) status.set_reason(servers_.DescribeMissing());

@@ -59,7 +59,7 @@ class ControlLoop {
   static absl::StatusOr<std::unique_ptr<ControlLoop>> Create(Options options, const Clock* clock);
 
   const RunOptions& run() const { return options_.run; }
-  Master* master() { return master_.get(); }
+  const Master& master() const { return *master_; }
   const v1::RunRecord& record() const { return history_.record(); }
   // Sets the address of server 0. The job does not begin, or continue, before.
   void SetAddress(const std::string& address) { servers_.SetAddress(address); }
@@ -79,7 +79,12 @@ class ControlLoop {
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
-  v1::JobStatus Status();
+  v1::JobStatus Status() const;
+  // As those of Master.
+  void Watch(double seconds) { master_->Watch(seconds); }
+  absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation) {
+    return master_->BestWanted(incarnation, evaluation);
+  }
   void Stop(const std::string& reason, bool now);
   // Returns true if the answer to a call may leave now, because the standby has what the call has changed;
   // false if the run ends before. Nothing: `respond` is an effect.

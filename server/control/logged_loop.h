@@ -14,6 +14,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,83 +34,123 @@ class LoggedLoop {
   static absl::StatusOr<std::unique_ptr<LoggedLoop>> Create(ControlLoop::Options options, const Clock* clock,
                                                             Log log = nullptr);
 
-  // As those of ControlLoop and Master.
-  const RunOptions& run() const { return loop_->run(); }
-  const v1::RunRecord& record() const { return loop_->record(); }
-  void SetAddress(const std::string& address);
-  absl::StatusOr<v1::GetJobReply> GetJob() const { return loop_->GetJob(); }
-  absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request, const std::string& address);
-  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
-  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  std::optional<LeaseWaiters::Answer> AwaitLease(const v1::GetLeaseRequest& request,
-                                                 LeaseWaiters::Respond respond);
-  v1::LeaveReply Leave(const v1::LeaveRequest& request);
-  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
-  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
-  void Watch(double seconds);
-  v1::JobStatus Status();
-  void Stop(const std::string& reason, bool now);
-  std::optional<bool> AfterCommit(std::function<void(bool committed)> respond);
+  // Makes a call of the loop that may change it: Call<&ControlLoop::Heartbeat>(request). Those for which
+  // there is a field (Field) can be made.
+  template <auto kCall, typename... Arguments>
+  auto Call(Arguments&&... arguments);
+  // Returns the loop at the present time, for questions that change nothing.
+  const ControlLoop& now() const {
+    clock_.Fix();
+    return *loop_;
+  }
 
+  // As those of ControlLoop.
   std::optional<uint64_t> TakeImage();
   std::vector<v1::StandbyPart> DescribeState(bool whole);
-  void OnImageCommitted(uint64_t image);
-  void OnImagesLost();
-  std::vector<ReleasedAnswer> TakeReleased();
-
-  Effects Step(bool waited);
-  bool HasWork() const;
-  double NextStep() const { return loop_->NextStep(); }
-  bool OnPause(double seconds);
-  Effects End();
-
-  void OnAnswer(int server, const v1::ShardCommand& command, const absl::StatusOr<v1::ShardReport>& answer);
-  void OnCheckpointWritten(CompleteCheckpoint checkpoint, const absl::Status& status);
-  double OnRecordWritten(const absl::Status& status);
-  void OnOutputsWritten(const absl::Status& status);
-  void OnStateSaved(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status);
-  absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation);
-  std::vector<v1::Statistic> BestStatistics(uint64_t evaluation) const {
-    return loop_->BestStatistics(evaluation);
-  }
-  void OnBestKept(const v1::BestState& score, const absl::Status& status);
-  absl::Status CheckStateIsWanted(uint64_t incarnation, uint64_t checkpoint) const;
-
-  bool over() const { return loop_->over(); }
-  const absl::Status& result() const { return loop_->result(); }
-  const std::optional<RunLoss>& loss() const { return loop_->loss(); }
-  void OnReplaced(const absl::Status& status);
-  // Returns the master, for questions that change nothing.
-  const Master& master() const { return *loop_->master(); }
 
  private:
   // Returns a time that stands still, except while a call measures itself.
   class CallClock final : public Clock {
    public:
-    explicit CallClock(const Clock* clock) : clock_(*clock), now_(clock->Now()) {}
-    double Now() const override;
-    // Advances to the present.
-    void Fix() { now_ = clock_.Now(); }
-    // Until Fix, returns the present, and adds it to `times` unless that is null.
-    void Measure(std::vector<double>* times) {
-      measures_ = true;
-      times_ = times;
+    explicit CallClock(const Clock* clock) : clock_(*clock), times_({clock->Now()}) {}
+    double Now() const override {
+      if (measures_) times_.push_back(clock_.Now());
+      return times_.back();
     }
-    void EndMeasuring() { measures_ = false; }
+    // Advances to the present.
+    void Fix() { times_ = {clock_.Now()}; }
+    void set_measures(bool measures) { measures_ = measures; }
+    // Returns the time that Fix has read, and then those of a call that measures itself.
+    const std::vector<double>& times() const { return times_; }
 
    private:
     const Clock& clock_;
-    double now_ = 0;
     bool measures_ = false;
-    std::vector<double>* times_ = nullptr;
+    mutable std::vector<double> times_;
   };
 
   LoggedLoop(const Clock* clock, Log log) : clock_(clock), log_(std::move(log)) {}
 
-  // Makes a call, and logs it. `describe` fills in its arguments.
-  template <typename Describe, typename Make>
-  auto Call(const Describe& describe, const Make& make);
+  // The field of v1::ControlCall that has the arguments of a call: mutable_field for a string or a message,
+  // set_field for a number, and for true if a call has no other argument than a function.
+  template <auto kCall>
+  struct Of {};
+  using Fields = v1::ControlCall;
+  static constexpr auto Field(Of<&ControlLoop::SetAddress>) { return &Fields::mutable_set_address; }
+  static constexpr auto Field(Of<&ControlLoop::RegisterServer>) { return &Fields::mutable_register_server; }
+  static constexpr auto Field(Of<&ControlLoop::Register>) { return &Fields::mutable_register_; }
+  static constexpr auto Field(Of<&ControlLoop::Heartbeat>) { return &Fields::mutable_heartbeat; }
+  static constexpr auto Field(Of<&ControlLoop::GetLease>) { return &Fields::mutable_get_lease; }
+  static constexpr auto Field(Of<&ControlLoop::AwaitLease>) { return &Fields::mutable_await_lease; }
+  static constexpr auto Field(Of<&ControlLoop::Leave>) { return &Fields::mutable_leave; }
+  static constexpr auto Field(Of<&ControlLoop::GetEvaluation>) { return &Fields::mutable_get_evaluation; }
+  static constexpr auto Field(Of<&ControlLoop::ReportEvaluation>) {
+    return &Fields::mutable_report_evaluation;
+  }
+  static constexpr auto Field(Of<&ControlLoop::Watch>) { return &Fields::set_watch; }
+  static constexpr auto Field(Of<&ControlLoop::Stop>) { return &Fields::mutable_stop; }
+  static constexpr auto Field(Of<&ControlLoop::AfterCommit>) { return &Fields::set_after_commit; }
+  static constexpr auto Field(Of<&ControlLoop::TakeImage>) { return &Fields::set_take_image; }
+  static constexpr auto Field(Of<&ControlLoop::DescribeState>) { return &Fields::set_describe_state; }
+  static constexpr auto Field(Of<&ControlLoop::OnImageCommitted>) { return &Fields::set_image_committed; }
+  static constexpr auto Field(Of<&ControlLoop::OnImagesLost>) { return &Fields::set_images_lost; }
+  static constexpr auto Field(Of<&ControlLoop::TakeReleased>) { return &Fields::set_take_released; }
+  static constexpr auto Field(Of<&ControlLoop::Step>) { return &Fields::set_step; }
+  static constexpr auto Field(Of<&ControlLoop::OnPause>) { return &Fields::set_pause; }
+  static constexpr auto Field(Of<&ControlLoop::End>) { return &Fields::set_end; }
+  static constexpr auto Field(Of<&ControlLoop::OnAnswer>) { return &Fields::mutable_answer; }
+  static constexpr auto Field(Of<&ControlLoop::OnCheckpointWritten>) {
+    return &Fields::mutable_checkpoint_written;
+  }
+  static constexpr auto Field(Of<&ControlLoop::OnRecordWritten>) { return &Fields::mutable_record_written; }
+  static constexpr auto Field(Of<&ControlLoop::OnOutputsWritten>) { return &Fields::mutable_outputs_written; }
+  static constexpr auto Field(Of<&ControlLoop::OnStateSaved>) { return &Fields::mutable_state_saved; }
+  static constexpr auto Field(Of<&ControlLoop::BestWanted>) { return &Fields::mutable_best_wanted; }
+  static constexpr auto Field(Of<&ControlLoop::OnBestKept>) { return &Fields::mutable_best_kept; }
+  static constexpr auto Field(Of<&ControlLoop::OnReplaced>) { return &Fields::mutable_replaced; }
+
+  // Sets a field to the arguments of a call, without keys and functions.
+  template <typename Target, typename Value, typename... Functions>
+  requires std::is_assignable_v<Target&, const Value&>
+  static void Set(Target* to, const Value& value, const Functions&...) { *to = value; }
+  static void Set(v1::ControlStatus* to, const absl::Status& status);
+  static void Set(Fields::Register* to, const v1::RegisterRequest& request, const std::string& address);
+  static void Set(Fields::Stop* to, const std::string& reason, bool now);
+  static void Set(Fields::Answer* to, int server, const v1::ShardCommand& command,
+                  const absl::StatusOr<v1::ShardReport>& answer);
+  static void Set(Fields::Written* to, const CompleteCheckpoint& checkpoint, const absl::Status& status);
+  static void Set(Fields::Written* to, uint64_t incarnation, uint64_t checkpoint, const absl::Status& status);
+  static void Set(Fields::Best* to, uint64_t incarnation, uint64_t evaluation);
+  static void Set(Fields::Kept* to, const v1::BestState& score, const absl::Status& status);
+  template <typename Value = bool>
+  static auto Number(const Value& value = true) {
+    if constexpr (std::is_arithmetic_v<Value>)
+      return value;
+    else
+      return true;
+  }
+
+  // Describe what comes of a call.
+  static std::string Text(const google::protobuf::Message& message);
+  static std::string Text(v1::RegisterReply reply);
+  static std::string Text(double number);
+  static std::string Text(uint64_t number);
+  static std::string Text(bool value);
+  static std::string Text(const LeaseWaiters::Answer& answer);
+  static std::string Text(const std::vector<ReleasedAnswer>& released);
+  static std::string Text(const std::vector<v1::StandbyPart>& parts);
+  static std::string Text(const FinalOutputs& outputs);
+  static std::string Text(const Effects& effects);
+  template <typename T>
+  static std::string Text(const absl::StatusOr<T>& result) {
+    return result.ok() ? Text(*result) : result.status().ToString();
+  }
+  template <typename T>
+  static std::string Text(const std::optional<T>& result) {
+    return result ? Text(*result) : "none";
+  }
+
+  void Append(v1::ControlLogLine line);
 
   mutable CallClock clock_;
   const Log log_;
@@ -116,6 +158,31 @@ class LoggedLoop {
   std::unique_ptr<ControlLoop> loop_;
   bool has_standby_ = false;
 };
+
+template <auto kCall, typename... Arguments>
+auto LoggedLoop::Call(Arguments&&... arguments) {
+  using Result = std::invoke_result_t<decltype(kCall), ControlLoop*, Arguments...>;
+  constexpr auto kField = Field(Of<kCall>());
+  clock_.Fix();
+  if (log_ == nullptr) return std::invoke(kCall, loop_.get(), std::forward<Arguments>(arguments)...);
+  v1::ControlLogLine line;
+  v1::ControlCall* const call = line.mutable_call();
+  if constexpr (std::is_invocable_v<decltype(kField), v1::ControlCall*>) {
+    Set((call->*kField)(), arguments...);
+  } else {
+    (call->*kField)(Number(arguments...));
+  }
+  own_versions_.clear();
+  if constexpr (std::is_void_v<Result>) {
+    std::invoke(kCall, loop_.get(), std::forward<Arguments>(arguments)...);
+    Append(std::move(line));
+  } else {
+    Result result = std::invoke(kCall, loop_.get(), std::forward<Arguments>(arguments)...);
+    call->set_outcome(Text(result));
+    Append(std::move(line));
+    return result;
+  }
+}
 
 // Returns the options of a run in a log, without functions. The key of tokens has as many bytes as in the
 // run.

@@ -42,14 +42,14 @@ absl::StatusOr<LoggedLoop::Log> OpenControlLog(const std::string& path) {
 
 }  // namespace
 
-template <typename Function>
-auto MasterHost::Call(const Function& function) {
+template <auto kCall, typename... Arguments>
+auto MasterHost::Call(Arguments&&... arguments) {
   MutexLock lock(&mu_);
-  if constexpr (std::is_void_v<decltype(function(*loop_))>) {
-    function(*loop_);
+  if constexpr (std::is_void_v<std::invoke_result_t<decltype(kCall), ControlLoop*, Arguments...>>) {
+    loop_->Call<kCall>(std::forward<Arguments>(arguments)...);
     AfterCall();
   } else {
-    auto result = function(*loop_);
+    auto result = loop_->Call<kCall>(std::forward<Arguments>(arguments)...);
     AfterCall();
     return result;
   }
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   ASSIGN_OR_RETURN(std::unique_ptr<LoggedLoop> loop,
                    LoggedLoop::Create(std::move(control), clock, std::move(log)));
   if (!options.checkpoint_dir.empty()) {
-    RETURN_IF_ERROR(WriteRunRecord(options.checkpoint_dir, loop->record()));
+    RETURN_IF_ERROR(WriteRunRecord(options.checkpoint_dir, loop->now().record()));
   }
   return std::unique_ptr<MasterHost>(
       new MasterHost(std::move(options), layout, local, clock, std::move(outputs), std::move(loop)));
@@ -125,20 +125,20 @@ BestKeeper::Owner MasterHost::BestKeeperOwner() {
   owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
     if (!outputs_->enabled())
       return absl::FailedPreconditionError("the master has no --out directory to write the weights to");
-    return Call([&](LoggedLoop& loop) { return loop.BestWanted(incarnation, evaluation); });
+    return Call<&ControlLoop::BestWanted>(incarnation, evaluation);
   };
   owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
     ModelFacts facts = {.score = score, .statistics = {}};
     {
       MutexLock lock(&mu_);
-      facts.statistics = loop_->BestStatistics(score.evaluation());
+      facts.statistics = loop_->now().BestStatistics(score.evaluation());
     }
     return outputs_->WriteBest(options_.job, layout_, weights, facts);
   };
   owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
     if (status.ok())
       LOG(INFO) << "wrote the weights of evaluation " << score.evaluation() << ", the best so far";
-    Call([&](LoggedLoop& loop) { loop.OnBestKept(score, status); });
+    Call<&ControlLoop::OnBestKept>(score, status);
   };
   return owner;
 }
@@ -147,10 +147,10 @@ WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   WorkerStateStore::Owner owner;
   owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
     MutexLock lock(&mu_);
-    return loop_->CheckStateIsWanted(incarnation, checkpoint);
+    return loop_->now().master().CheckStateIsWanted(incarnation, checkpoint);
   };
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
-    Call([&](LoggedLoop& loop) { loop.OnStateSaved(incarnation, checkpoint, status); });
+    Call<&ControlLoop::OnStateSaved>(incarnation, checkpoint, status);
   };
   return owner;
 }
@@ -163,18 +163,19 @@ void MasterHost::AfterCall() {
     const uint64_t change = log_->AppendState();
     const StandbyLog::Wait wait =
         log_->Await(change, [this, image = *image](bool acknowledged) { OnImage(image, acknowledged); });
-    if (wait == StandbyLog::Wait::kAcknowledged) loop_->OnImageCommitted(*image);
-    if (wait == StandbyLog::Wait::kNever) loop_->OnImagesLost();
+    if (wait == StandbyLog::Wait::kAcknowledged) loop_->Call<&ControlLoop::OnImageCommitted>(*image);
+    if (wait == StandbyLog::Wait::kNever) loop_->Call<&ControlLoop::OnImagesLost>();
   }
-  if (loop_->HasWork()) changed_.Notify();
+  if (loop_->now().HasWork()) changed_.Notify();
 }
 
 void MasterHost::OnImage(uint64_t image, bool acknowledged) {
   std::vector<ReleasedAnswer> released;
   {
     MutexLock lock(&mu_);
-    acknowledged ? loop_->OnImageCommitted(image) : loop_->OnImagesLost();
-    released = loop_->TakeReleased();
+    acknowledged ? loop_->Call<&ControlLoop::OnImageCommitted>(image)
+                 : loop_->Call<&ControlLoop::OnImagesLost>();
+    released = loop_->Call<&ControlLoop::TakeReleased>();
     changed_.Notify();
   }
   for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
@@ -184,7 +185,7 @@ void MasterHost::AfterCommit(Then then) {
   std::optional<bool> committed;
   {
     MutexLock lock(&mu_);
-    committed = loop_->AfterCommit(then);
+    committed = loop_->Call<&ControlLoop::AfterCommit>(then);
     // The host's thread waits until the next image is due.
     if (!committed) changed_.Notify();
   }
@@ -192,71 +193,65 @@ void MasterHost::AfterCommit(Then then) {
   log_->Flush();
 }
 
-void MasterHost::SetAddress(const std::string& address) {
-  Call([&](LoggedLoop& loop) { loop.SetAddress(address); });
-}
+void MasterHost::SetAddress(const std::string& address) { Call<&ControlLoop::SetAddress>(address); }
 
 absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
   absl::StatusOr<v1::GetJobReply> reply = [this] {
     MutexLock lock(&mu_);
-    return loop_->GetJob();
+    return loop_->now().GetJob();
   }();
   if (reply.ok()) reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   return reply;
 }
 
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
-  absl::StatusOr<v1::RegisterServerReply> reply =
-      Call([&](LoggedLoop& loop) { return loop.RegisterServer(request); });
+  absl::StatusOr<v1::RegisterServerReply> reply = Call<&ControlLoop::RegisterServer>(request);
   if (reply.ok()) energy_.Add(request.energy());
   return reply;
 }
 
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
                                                        const std::string& address) {
-  return Call([&](LoggedLoop& loop) -> absl::StatusOr<v1::RegisterReply> {
-    const int64_t workers = loop.master().num_workers() + 1;
-    const absl::Status files = request.role() == v1::WORKER
-                                   ? CheckOpenFiles(workers, options_.num_servers, /*master=*/true)
-                                   : absl::OkStatus();
-    if (!files.ok() && request.run_id() == options_.run_id)
-      return absl::ResourceExhaustedError(files.message());
-    return loop.Register(request, address);
-  });
+  if (request.role() == v1::WORKER && request.run_id() == options_.run_id) {
+    MutexLock lock(&mu_);
+    const int64_t workers = loop_->now().master().num_workers() + 1;
+    const absl::Status files = CheckOpenFiles(workers, options_.num_servers, /*master=*/true);
+    if (!files.ok()) return absl::ResourceExhaustedError(files.message());
+  }
+  return Call<&ControlLoop::Register>(request, address);
 }
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<v1::HeartbeatReply> reply = Call([&](LoggedLoop& loop) { return loop.Heartbeat(request); });
+  absl::StatusOr<v1::HeartbeatReply> reply = Call<&ControlLoop::Heartbeat>(request);
   if (reply.ok()) energy_.Add(request.energy());
   return reply;
 }
 
 absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
-  return Call([&](LoggedLoop& loop) { return loop.GetLease(request); });
+  return Call<&ControlLoop::GetLease>(request);
 }
 
 void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
-  std::optional<LeaseWaiters::Answer> answer =
-      Call([&](LoggedLoop& loop) { return loop.AwaitLease(request, std::move(respond)); });
+  std::optional<LeaseWaiters::Answer> answer = Call<&ControlLoop::AwaitLease>(request, std::move(respond));
   if (answer) answer->respond(std::move(answer->lease));
 }
 
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
-  return Call([&](LoggedLoop& loop) { return loop.Leave(request); });
+  return Call<&ControlLoop::Leave>(request);
 }
 
 absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  return Call([&](LoggedLoop& loop) { return loop.GetEvaluation(request); });
+  return Call<&ControlLoop::GetEvaluation>(request);
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
-  return Call([&](LoggedLoop& loop) { return loop.ReportEvaluation(report); });
+  return Call<&ControlLoop::ReportEvaluation>(report);
 }
 
 v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
   {
     MutexLock lock(&mu_);
-    loop_->Watch(request.again_in_seconds());
+    loop_->Call<&ControlLoop::Watch>(request.again_in_seconds());
   }
   return Status();
 }
@@ -265,7 +260,7 @@ v1::JobStatus MasterHost::Status() {
   v1::JobStatus status;
   {
     MutexLock lock(&mu_);
-    status = loop_->Status();
+    status = loop_->now().Status();
   }
   AddEnergy(&status);
   return status;
@@ -276,16 +271,14 @@ void MasterHost::AddEnergy(v1::JobStatus* status) {
   energy_.Fill(status);
 }
 
-void MasterHost::Stop(const std::string& reason, bool now) {
-  Call([&](LoggedLoop& loop) { loop.Stop(reason, now); });
-}
+void MasterHost::Stop(const std::string& reason, bool now) { Call<&ControlLoop::Stop>(reason, now); }
 
 // ------------------------------------------------------------------------------------------------ the end
 
 absl::Status MasterHost::Wait() {
   MutexLock lock(&mu_);
   changed_.Wait(&mu_, [this] { return over_; });
-  return loop_->result();
+  return loop_->now().result();
 }
 
 bool MasterHost::WaitFor(double seconds) {
@@ -293,23 +286,21 @@ bool MasterHost::WaitFor(double seconds) {
   return changed_.WaitFor(&mu_, seconds, [this] { return over_; });
 }
 
-void MasterHost::OnReplaced(const absl::Status& status) {
-  Call([&](LoggedLoop& loop) { loop.OnReplaced(status); });
-}
+void MasterHost::OnReplaced(const absl::Status& status) { Call<&ControlLoop::OnReplaced>(status); }
 
 std::optional<RunLoss> MasterHost::loss() {
   MutexLock lock(&mu_);
-  return loop_->loss();
+  return loop_->now().loss();
 }
 
 v1::RunRecord MasterHost::record() {
   MutexLock lock(&mu_);
-  return loop_->record();
+  return loop_->now().record();
 }
 
 bool MasterHost::training() {
   MutexLock lock(&mu_);
-  return loop_->master().training();
+  return loop_->now().master().training();
 }
 
 // ------------------------------------------------------------------------------------------------ the thread
@@ -320,27 +311,27 @@ void MasterHost::Run() {
     Effects effects;
     {
       MutexLock lock(&mu_);
-      if (ending_ || loop_->over()) break;
-      effects = loop_->Step(waited);
+      if (ending_ || loop_->now().over()) break;
+      effects = loop_->Call<&ControlLoop::Step>(waited);
       AfterCall();
     }
     CarryOut(std::move(effects));
     MutexLock lock(&mu_);
     const double begin = clock_.Now();
-    const double next = loop_->NextStep();
+    const double next = loop_->now().NextStep();
     waited = !changed_.WaitFor(&mu_, std::max(0.0, next - begin), [&] {
       // A change may make the next step due earlier.
-      return ending_ || loop_->HasWork() || loop_->NextStep() < next;
+      return ending_ || loop_->now().HasWork() || loop_->now().NextStep() < next;
     });
     const double pause = clock_.Now() - begin;
-    LOG_IF(WARNING, loop_->OnPause(pause))
+    LOG_IF(WARNING, loop_->Call<&ControlLoop::OnPause>(pause))
         << "this process did not run for " << pause
         << " s; the heartbeat timeouts of all members are extended by as much";
   }
   Effects last;
   {
     MutexLock lock(&mu_);
-    last = loop_->End();
+    last = loop_->Call<&ControlLoop::End>();
   }
   CarryOut(std::move(last));
   state_store_.End();
@@ -365,7 +356,7 @@ void MasterHost::CarryOut(Effects effects) {
   for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
     const absl::Status status = RecordCheckpoint(options_.checkpoint_dir, options_, layout_, checkpoint);
     LOG_IF(ERROR, !status.ok()) << "checkpoint " << checkpoint.number << ": " << status.message();
-    Call([&](LoggedLoop& loop) { loop.OnCheckpointWritten(std::move(checkpoint), status); });
+    Call<&ControlLoop::OnCheckpointWritten>(std::move(checkpoint), status);
   }
   if (effects.measures) WriteMetrics(effects.scored);
   if (effects.record) WriteRecord(*effects.record);
@@ -374,7 +365,7 @@ void MasterHost::CarryOut(Effects effects) {
   const absl::Status status = WriteFinalOutputs(
       options_, {.checkpoint_dir = options_.checkpoint_dir, .credentials = options_.credentials}, layout_,
       *effects.outputs, outputs_.get());
-  Call([&](LoggedLoop& loop) { loop.OnOutputsWritten(status); });
+  Call<&ControlLoop::OnOutputsWritten>(status);
 }
 
 void MasterHost::Send(std::vector<ServerCommand> commands) {
@@ -415,7 +406,7 @@ void MasterHost::CommandLocal(const ServerCommand& one) {
 
 void MasterHost::OnAnswer(int server, const v1::ShardCommand& command,
                           const absl::StatusOr<v1::ShardReport>& answer) {
-  Call([&](LoggedLoop& loop) { loop.OnAnswer(server, command, answer); });
+  Call<&ControlLoop::OnAnswer>(server, command, answer);
 }
 
 void MasterHost::WriteMetrics(bool scored) {
@@ -423,9 +414,9 @@ void MasterHost::WriteMetrics(bool scored) {
   v1::JobStatus job;
   {
     MutexLock lock(&mu_);
-    const uint64_t samples = loop_->master().done_samples();
+    const uint64_t samples = loop_->now().master().done_samples();
     if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
-    job = loop_->Status();
+    job = loop_->now().Status();
   }
   AddEnergy(&job);
   for (const ProgressLog::Entry& entry : progress_log_.Entries(job, scored, now))
@@ -436,8 +427,7 @@ void MasterHost::WriteMetrics(bool scored) {
 
 void MasterHost::WriteRecord(const v1::RunRecord& record) {
   const absl::Status status = WriteRunRecord(options_.checkpoint_dir, record);
-  double pause = 0;
-  Call([&](LoggedLoop& loop) { pause = loop.OnRecordWritten(status); });
+  const double pause = Call<&ControlLoop::OnRecordWritten>(status);
   LOG_IF(ERROR, !status.ok()) << "cannot write the record of the job: " << status.message()
                               << "; trying again in " << pause << " s";
 }

@@ -107,8 +107,8 @@ class MasterHost {
   BestKeeper::Owner BestKeeperOwner();
   WorkerStateStore::Owner StateStoreOwner();
   // Makes a call to the loop, and sees to what follows from it.
-  template <typename Function>
-  auto Call(const Function& function);
+  template <auto kCall, typename... Arguments>
+  auto Call(Arguments&&... arguments);
   // Appends the image to the log that the loop asks for, and wakes the host's thread if it has work.
   void AfterCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnImage(uint64_t image, bool acknowledged);

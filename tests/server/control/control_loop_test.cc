@@ -1,8 +1,6 @@
 // Losses of servers, workers and the master in virtual time: jobs end, with each sample in every shard.
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/server/control/virtual_cluster.h"
 
 namespace catchment {
@@ -29,7 +27,7 @@ TEST_P(ControlLoopTest, TrainsEverySampleOnce) {
 TEST_P(ControlLoopTest, GoesBackToTheCheckpointAfterTheLossOfAServer) {
   VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
   cluster.RunUntil(3);
-  ASSERT_GT(cluster.loop()->Status().last_checkpoint(), 0u);
+  ASSERT_GT(cluster.loop().Status().last_checkpoint(), 0u);
   cluster.LoseServer(1);
   cluster.Run();
   cluster.ExpectAllIsTrained();
@@ -59,10 +57,10 @@ TEST_P(ControlLoopTest, BeginsAgainBeforeTheFirstCheckpoint) {
 TEST_P(ControlLoopTest, RestoresAServerFromItsStandby) {
   VirtualCluster cluster(JobOf(GetParam(), /*standby=*/true));
   cluster.RunUntil(3);
-  const uint64_t run = cluster.loop()->run().run_id;
+  const uint64_t run = cluster.loop().run().run_id;
   cluster.LoseServer(1);
   cluster.RunUntil(8);
-  EXPECT_EQ(cluster.loop()->run().run_id, run);
+  EXPECT_EQ(cluster.loop().run().run_id, run);
   cluster.Run();
   cluster.ExpectAllIsTrained();
   EXPECT_EQ(cluster.more_than_once(), 0);
@@ -72,10 +70,10 @@ TEST_P(ControlLoopTest, RestoresAServerFromItsStandby) {
 TEST_P(ControlLoopTest, ContinuesTheMasterFromItsStandby) {
   VirtualCluster cluster(JobOf(GetParam(), /*standby=*/true));
   cluster.RunUntil(3);
-  const uint64_t run = cluster.loop()->run().run_id;
+  const uint64_t run = cluster.loop().run().run_id;
   cluster.LoseMaster();
   cluster.RunUntil(8);
-  EXPECT_EQ(cluster.loop()->run().run_id, run);
+  EXPECT_EQ(cluster.loop().run().run_id, run);
   cluster.Run();
   cluster.ExpectAllIsTrained();
   EXPECT_EQ(cluster.more_than_once(), 0);

@@ -61,31 +61,32 @@ void Replay::Make(const v1::ControlCall& call) {
   using Call = v1::ControlCall;
   switch (call.call_case()) {
     case Call::kSetAddress:
-      return loop_->SetAddress(call.set_address());
+      return loop_->Call<&ControlLoop::SetAddress>(call.set_address());
     case Call::kRegisterServer:
-      return loop_->RegisterServer(call.register_server()).IgnoreError();
+      return loop_->Call<&ControlLoop::RegisterServer>(call.register_server()).IgnoreError();
     case Call::kRegister:
-      return loop_->Register(call.register_().request(), call.register_().address()).IgnoreError();
+      return loop_->Call<&ControlLoop::Register>(call.register_().request(), call.register_().address())
+          .IgnoreError();
     case Call::kHeartbeat:
-      return loop_->Heartbeat(call.heartbeat()).IgnoreError();
+      return loop_->Call<&ControlLoop::Heartbeat>(call.heartbeat()).IgnoreError();
     case Call::kGetLease:
-      return loop_->GetLease(call.get_lease()).IgnoreError();
+      return loop_->Call<&ControlLoop::GetLease>(call.get_lease()).IgnoreError();
     case Call::kAwaitLease:
-      loop_->AwaitLease(call.await_lease(), [](const absl::StatusOr<v1::Lease>&) {});
+      loop_->Call<&ControlLoop::AwaitLease>(call.await_lease(), [](const absl::StatusOr<v1::Lease>&) {});
       return;
     case Call::kLeave:
-      loop_->Leave(call.leave());
+      loop_->Call<&ControlLoop::Leave>(call.leave());
       return;
     case Call::kGetEvaluation:
-      return loop_->GetEvaluation(call.get_evaluation()).IgnoreError();
+      return loop_->Call<&ControlLoop::GetEvaluation>(call.get_evaluation()).IgnoreError();
     case Call::kReportEvaluation:
-      return loop_->ReportEvaluation(call.report_evaluation()).IgnoreError();
+      return loop_->Call<&ControlLoop::ReportEvaluation>(call.report_evaluation()).IgnoreError();
     case Call::kWatch:
-      return loop_->Watch(call.watch());
+      return loop_->Call<&ControlLoop::Watch>(call.watch());
     case Call::kStop:
-      return loop_->Stop(call.stop().reason(), call.stop().now());
+      return loop_->Call<&ControlLoop::Stop>(call.stop().reason(), call.stop().now());
     case Call::kAfterCommit:
-      loop_->AfterCommit([](bool) {});
+      loop_->Call<&ControlLoop::AfterCommit>([](bool) {});
       return;
     case Call::kTakeImage:
       loop_->TakeImage();
@@ -94,42 +95,46 @@ void Replay::Make(const v1::ControlCall& call) {
       loop_->DescribeState(call.describe_state());
       return;
     case Call::kImageCommitted:
-      return loop_->OnImageCommitted(call.image_committed());
+      return loop_->Call<&ControlLoop::OnImageCommitted>(call.image_committed());
     case Call::kImagesLost:
-      return loop_->OnImagesLost();
+      return loop_->Call<&ControlLoop::OnImagesLost>();
     case Call::kTakeReleased:
-      loop_->TakeReleased();
+      loop_->Call<&ControlLoop::TakeReleased>();
       return;
     case Call::kStep:
-      return Keep(loop_->Step(call.step()));
+      return Keep(loop_->Call<&ControlLoop::Step>(call.step()));
     case Call::kPause:
-      loop_->OnPause(call.pause());
+      loop_->Call<&ControlLoop::OnPause>(call.pause());
       return;
     case Call::kEnd:
-      return Keep(loop_->End());
+      return Keep(loop_->Call<&ControlLoop::End>());
     case Call::kAnswer: {
       const absl::Status status = StatusOf(call.answer().status());
-      return loop_->OnAnswer(call.answer().server(), call.answer().command(),
-                             status.ok() ? absl::StatusOr<v1::ShardReport>(call.answer().report()) : status);
+      return loop_->Call<&ControlLoop::OnAnswer>(
+          call.answer().server(), call.answer().command(),
+          status.ok() ? absl::StatusOr<v1::ShardReport>(call.answer().report()) : status);
     }
     case Call::kCheckpointWritten:
-      return loop_->OnCheckpointWritten(checkpoints_[call.checkpoint_written().number()],
-                                        StatusOf(call.checkpoint_written().status()));
+      return loop_->Call<&ControlLoop::OnCheckpointWritten>(checkpoints_[call.checkpoint_written().number()],
+                                                            StatusOf(call.checkpoint_written().status()));
     case Call::kRecordWritten:
-      loop_->OnRecordWritten(StatusOf(call.record_written()));
+      loop_->Call<&ControlLoop::OnRecordWritten>(StatusOf(call.record_written()));
       return;
     case Call::kOutputsWritten:
-      return loop_->OnOutputsWritten(StatusOf(call.outputs_written()));
+      return loop_->Call<&ControlLoop::OnOutputsWritten>(StatusOf(call.outputs_written()));
     case Call::kStateSaved:
-      return loop_->OnStateSaved(call.state_saved().incarnation(), call.state_saved().number(),
-                                 StatusOf(call.state_saved().status()));
+      return loop_->Call<&ControlLoop::OnStateSaved>(call.state_saved().incarnation(),
+                                                     call.state_saved().number(),
+                                                     StatusOf(call.state_saved().status()));
     case Call::kBestWanted:
-      return loop_->BestWanted(call.best_wanted().incarnation(), call.best_wanted().evaluation())
+      return loop_
+          ->Call<&ControlLoop::BestWanted>(call.best_wanted().incarnation(), call.best_wanted().evaluation())
           .IgnoreError();
     case Call::kBestKept:
-      return loop_->OnBestKept(call.best_kept().score(), StatusOf(call.best_kept().status()));
+      return loop_->Call<&ControlLoop::OnBestKept>(call.best_kept().score(),
+                                                   StatusOf(call.best_kept().status()));
     case Call::kReplaced:
-      return loop_->OnReplaced(StatusOf(call.replaced()));
+      return loop_->Call<&ControlLoop::OnReplaced>(StatusOf(call.replaced()));
     case Call::CALL_NOT_SET:
       return;
   }

@@ -65,7 +65,7 @@ class VirtualCluster {
       if (::testing::Test::HasFatalFailure()) return;
     }
     ASSERT_TRUE(ended_) << "at " << events_.Now() << " s: "
-                        << (loop_ == nullptr ? "there is no master" : loop_->Status().DebugString());
+                        << (loop_ == nullptr ? "there is no master" : loop_->now().Status().DebugString());
   }
   void RunUntil(double time) {
     while (!ended_ && events_.Now() < time && events_.RunNext()) {
@@ -123,7 +123,7 @@ class VirtualCluster {
   int losses() const { return losses_; }
   int recoveries() const { return static_cast<int>(last_.recoveries()); }
   const v1::JobStatus& last() const { return last_; }
-  LoggedLoop* loop() { return loop_.get(); }
+  const ControlLoop& loop() const { return loop_->now(); }
   double now() const { return events_.Now(); }
   const std::vector<std::string>& events() const { return log_; }
 
@@ -203,8 +203,8 @@ class VirtualCluster {
     loop_ = *std::move(loop);
     ++life_;
     servers_[0].up = true;
-    loop_->SetAddress("server:0");
-    record_ = loop_->record();
+    loop_->Call<&ControlLoop::SetAddress>("server:0");
+    record_ = loop_->now().record();
     AfterCall();
     ScheduleStep(events_.Now());
   }
@@ -245,8 +245,8 @@ class VirtualCluster {
         if (!part.has_master()) continue;
         ASSERT_TRUE(copy_.emplace().ParseFromString(part.master()));
       }
-      loop_->OnImageCommitted(image);
-      Respond(loop_->TakeReleased());
+      loop_->Call<&ControlLoop::OnImageCommitted>(image);
+      Respond(loop_->Call<&ControlLoop::TakeReleased>());
       WakeIfNeeded();
     });
   }
@@ -254,7 +254,7 @@ class VirtualCluster {
     for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
   }
   void WakeIfNeeded() {
-    if (loop_->HasWork()) ScheduleStep(events_.Now());
+    if (loop_->now().HasWork()) ScheduleStep(events_.Now());
   }
   void ScheduleStep(double time) {
     events_.At(time, [this, step = ++step_, life = life_] {
@@ -263,27 +263,27 @@ class VirtualCluster {
   }
 
   void Step() {
-    if (loop_->over()) return EndRun();
-    Effects effects = loop_->Step(/*waited=*/false);
+    if (loop_->now().over()) return EndRun();
+    Effects effects = loop_->Call<&ControlLoop::Step>(/*waited=*/false);
     for (const std::string& event : effects.events) log_.push_back(event);
     Respond(effects.released);
     for (ServerCommand& command : effects.commands) Send(std::move(command));
     for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
       WriteManifest(checkpoint);
-      loop_->OnCheckpointWritten(std::move(checkpoint), absl::OkStatus());
+      loop_->Call<&ControlLoop::OnCheckpointWritten>(std::move(checkpoint), absl::OkStatus());
     }
     if (effects.record) record_ = *effects.record;
-    if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
-    if (effects.outputs) loop_->OnOutputsWritten(absl::OkStatus());
+    if (effects.record) loop_->Call<&ControlLoop::OnRecordWritten>(absl::OkStatus());
+    if (effects.outputs) loop_->Call<&ControlLoop::OnOutputsWritten>(absl::OkStatus());
     AfterCall();
-    ScheduleStep(loop_->HasWork() ? events_.Now() : loop_->NextStep());
+    ScheduleStep(loop_->now().HasWork() ? events_.Now() : loop_->now().NextStep());
   }
 
   void EndRun() {
-    last_ = loop_->Status();
-    const std::optional<RunLoss> loss = loop_->loss();
-    record_ = loop_->record();
-    Respond(loop_->End().released);
+    last_ = loop_->now().Status();
+    const std::optional<RunLoss> loss = loop_->now().loss();
+    record_ = loop_->now().record();
+    Respond(loop_->Call<&ControlLoop::End>().released);
     loop_.reset();
     ++life_;
     ended_ = !loss.has_value();
@@ -347,7 +347,7 @@ class VirtualCluster {
     request.set_epoch(server->epoch);
     request.set_cannot_restore(server->cannot_restore);
     request.mutable_run()->set_id(server->run_id);
-    const absl::StatusOr<v1::RegisterServerReply> reply = loop_->RegisterServer(request);
+    const absl::StatusOr<v1::RegisterServerReply> reply = loop_->Call<&ControlLoop::RegisterServer>(request);
     AfterCall();
     if (!reply.ok()) return;
     if (!reply->restore_from().empty()) {
@@ -382,7 +382,7 @@ class VirtualCluster {
       }
       events_.After(command.server == 0 ? 0 : kLink, [this, life, command, report] {
         if (life != life_) return;
-        loop_->OnAnswer(command.server, command.command, report);
+        loop_->Call<&ControlLoop::OnAnswer>(command.server, command.command, report);
         AfterCall();
       });
     });
@@ -422,9 +422,10 @@ class VirtualCluster {
     tensor->add_shape(64);
     request.set_train_samples(options_.samples);
     request.set_protocol_version(kProtocolVersion);
-    if (!loop_->GetJob().ok()) return;
-    request.set_run_id(loop_->run().run_id);
-    const absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, "");
+    if (!loop_->now().GetJob().ok()) return;
+    request.set_run_id(loop_->now().run().run_id);
+    const absl::StatusOr<v1::RegisterReply> reply =
+        loop_->Call<&ControlLoop::Register>(request, std::string());
     if (reply.ok()) {
       last_incarnation_ = std::max(last_incarnation_, reply->incarnation());
       Answer(worker->id, [this, reply = *reply](Worker* one) {
@@ -440,7 +441,8 @@ class VirtualCluster {
       const auto worker = workers_.find(id);
       if (committed && worker != workers_.end()) then(&worker->second);
     };
-    if (const std::optional<bool> committed = loop_->AfterCommit(respond)) respond(*committed);
+    if (const std::optional<bool> committed = loop_->Call<&ControlLoop::AfterCommit>(respond))
+      respond(*committed);
   }
 
   void Heartbeat(Worker* worker) {
@@ -449,7 +451,7 @@ class VirtualCluster {
     request.set_worker(worker->me.worker());
     request.set_incarnation(worker->me.incarnation());
     *request.mutable_progress() = worker->progress;
-    const absl::StatusOr<v1::HeartbeatReply> reply = loop_->Heartbeat(request);
+    const absl::StatusOr<v1::HeartbeatReply> reply = loop_->Call<&ControlLoop::Heartbeat>(request);
     worker->registered = reply.ok();
     worker->heard_at = events_.Now();
   }
@@ -461,7 +463,7 @@ class VirtualCluster {
     request.set_incarnation(worker.me.incarnation());
     request.set_after(worker.lease.number());
     *request.mutable_progress() = worker.progress;
-    const absl::StatusOr<v1::Lease> lease = loop_->GetLease(request);
+    const absl::StatusOr<v1::Lease> lease = loop_->Call<&ControlLoop::GetLease>(request);
     if (!lease.ok()) {
       worker.registered = false;
       return;
@@ -488,7 +490,7 @@ class VirtualCluster {
       for (uint64_t i = span.begin(); i < span.end(); ++i) samples.emplace_back(span.epoch(), i);
     }
     for (Server& server : servers_) {
-      if (!server.up || server.run_id != loop_->run().run_id) return;
+      if (!server.up || server.run_id != loop_->now().run().run_id) return;
       if (worker->sent[server.index] || (synchronous() && server.shard->version() > version)) continue;
       if (synchronous() && server.shard->version() < version) return;
       if (!server.shard->Contribute(worker->me.incarnation(), version, steps)) return;
@@ -512,10 +514,10 @@ class VirtualCluster {
     request.set_incarnation(worker->me.incarnation());
     *request.mutable_progress() = worker->progress;
     request.set_stays(true);
-    const v1::LeaveReply reply = loop_->Leave(request);
+    const v1::LeaveReply reply = loop_->Call<&ControlLoop::Leave>(request);
     const bool stays = reply.again_in_seconds() > 0;
     // The job has gone back: the worker trains again.
-    if (!stays && !loop_->master().ended()) worker->registered = worker->done = false;
+    if (!stays && !loop_->now().master().ended()) worker->registered = worker->done = false;
     AfterCall();
   }
 
