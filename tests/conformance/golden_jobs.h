@@ -6,8 +6,10 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/conformance/jobs.h"
 
@@ -18,6 +20,20 @@ inline const nlohmann::json& ReadGolden(const std::string& path) {
   std::ifstream file(path);
   CHECK(file) << path;
   return *new nlohmann::json(nlohmann::json::parse(file));
+}
+
+// Returns the file's trajectories by name. They live as long as the program.
+inline const std::map<std::string, nlohmann::json>& ReadTrajectories(const std::string& path) {
+  auto* const trajectories = new std::map<std::string, nlohmann::json>;
+  for (const nlohmann::json& trajectory : ReadGolden(path).at("trajectories"))
+    trajectories->emplace(trajectory.at("name"), trajectory);
+  return *trajectories;
+}
+
+inline std::vector<std::string> NamesOf(const std::map<std::string, nlohmann::json>& trajectories) {
+  std::vector<std::string> names;
+  for (const auto& [name, trajectory] : trajectories) names.push_back(name);
+  return names;
 }
 
 // `job`: its fields, in the names of proto/job.proto. The learning rate is constant unless they say

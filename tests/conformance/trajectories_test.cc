@@ -23,23 +23,9 @@ using Json = nlohmann::json;
 // The tolerance of float32 relative to double over a whole trajectory.
 constexpr double kTolerance = 2e-5;
 
-// By name.
 const std::map<std::string, Json>& Trajectories() {
-  static const auto* const kTrajectories = [] {
-    auto* const trajectories = new std::map<std::string, Json>;
-    const Json& all = ReadGolden("tests/conformance/golden/trajectories.json");
-    for (const Json& trajectory : all.at("trajectories")) {
-      trajectories->emplace(trajectory.at("name"), trajectory);
-    }
-    return trajectories;
-  }();
-  return *kTrajectories;
-}
-
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const auto& [name, trajectory] : Trajectories()) names.push_back(name);
-  return names;
+  static const auto& trajectories = ReadTrajectories("tests/conformance/golden/trajectories.json");
+  return trajectories;
 }
 
 // Counts what reaches the servers.
@@ -150,7 +136,7 @@ TEST_P(TrajectoryTest, IsThePapers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, TrajectoryTest, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Golden, TrajectoryTest, testing::ValuesIn(NamesOf(Trajectories())),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
