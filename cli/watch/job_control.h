@@ -13,6 +13,10 @@
 
 namespace catchment {
 
+inline constexpr int kNoMaster = 3;  // exit code: no master answers
+// The longest time without an answer, in seconds, before a command ends or says so.
+inline constexpr double kMasterPatience = 10;
+
 // Flags that all commands on a running job share.
 struct MasterFlags {
   std::string master;  // HOST:PORT, or the --out of the run

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -19,15 +18,11 @@
 namespace catchment {
 namespace {
 
-constexpr int kNoMaster = 3;
-
 // The longest time between two requests of --watch, also if it shows reports less often: a job that ends
 // waits this long for a watcher.
 constexpr double kLongestPause = 2;
 // Added to the time that the master is given as the next request's, for the duration of a call.
 constexpr double kPauseMargin = 1;
-// The longest time without an answer before --watch ends.
-constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment status HOST:PORT|DIR [flags]
 
@@ -109,7 +104,7 @@ class Status {
           Show(*status);
           next += options_.watch * std::max(1.0, std::ceil((now - next) / options_.watch));
         }
-      } else if (!answered_.has_value() || now - *answered_ > kPatience) {
+      } else if (!answered_.has_value() || now - *answered_ > kMasterPatience) {
         return GiveUp(status.status());
       }
       const int signal = signals->Wait(std::min(pause, std::max(next - clock_.Now(), 0.0)));

@@ -1,5 +1,4 @@
 #include <csignal>
-#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -16,10 +15,7 @@
 namespace catchment {
 namespace {
 
-constexpr int kNoMaster = 3;
 constexpr double kPollSeconds = 0.5;
-// The longest time without an answer before the command ends.
-constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment stop HOST:PORT|DIR [flags]
 
@@ -90,7 +86,7 @@ int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) 
         *streams.out << reason << std::endl;
         shown = reason;
       }
-    } else if (clock.Now() - answered > kPatience) {
+    } else if (clock.Now() - answered > kMasterPatience) {
       // A master whose job has ended exits soon afterwards.
       *streams.out << "the master has ended" << std::endl;
       return 0;

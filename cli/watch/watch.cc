@@ -3,7 +3,6 @@
 #include <httplib.h>
 
 #include <csignal>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -27,10 +26,7 @@
 namespace catchment {
 namespace {
 
-constexpr int kNoMaster = 3;
 constexpr double kPollSeconds = 1;
-// The longest time without an answer before the page says so.
-constexpr double kPatience = 10;
 constexpr char kHost[] = "127.0.0.1";
 constexpr char kHtml[] = "text/html; charset=utf-8";
 // The page needs nothing from elsewhere, and no other page may show it.
@@ -184,7 +180,7 @@ class Watch {
         if (HasEnded(*status)) return 0;
       } else if (!directory_.empty() && ReadSummary(directory_ + "/summary.json").ok()) {
         return 0;
-      } else if (clock_.Now() - answered > kPatience) {
+      } else if (clock_.Now() - answered > kMasterPatience) {
         pages_.SetContent(
             HtmlParagraph(absl::StrCat("The master does not answer: ", status.status().message())) +
             content_);
