@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"

@@ -10,9 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
-#include <thread>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"

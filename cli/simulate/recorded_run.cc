@@ -1,6 +1,5 @@
 #include "cli/simulate/recorded_run.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>

@@ -1,7 +1,6 @@
 #include "cli/watch/advice.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "absl/strings/str_cat.h"

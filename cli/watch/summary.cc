@@ -1,6 +1,5 @@
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "common/base/work_rates.h"
 
-#include <algorithm>
-
 namespace catchment {
 namespace {
 

@@ -3,8 +3,6 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"

@@ -2,8 +2,6 @@
 
 #include <google/protobuf/text_format.h>
 
-#include <memory>
-
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/text_format.h"

@@ -2,8 +2,6 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
-
 #include "common/base/rounding.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/consistency_kinds.h"

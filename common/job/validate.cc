@@ -1,7 +1,6 @@
 #include "common/job/validate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <set>
 #include <string>

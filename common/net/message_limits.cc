@@ -1,6 +1,5 @@
 #include "common/net/message_limits.h"
 
-#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>

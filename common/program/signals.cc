@@ -2,8 +2,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <cstring>
-
 #include "common/program/daemon.h"
 
 namespace catchment {

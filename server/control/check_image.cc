@@ -1,7 +1,6 @@
 #include "server/control/check_image.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <set>
 #include <string>

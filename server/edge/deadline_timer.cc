@@ -1,7 +1,6 @@
 #include "server/edge/deadline_timer.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace catchment {

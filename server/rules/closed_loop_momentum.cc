@@ -1,7 +1,6 @@
 #include "server/rules/closed_loop_momentum.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/random.h"
 

@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
-#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

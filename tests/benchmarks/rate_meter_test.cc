@@ -1,6 +1,5 @@
 #include "tests/benchmarks/rate_meter.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -1,11 +1,9 @@
 // Measures how many workers a server supports: see kUsage. A row is measured in scaling_run.cc, of a case in
 // scaling_case.cc.
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // Tests each warning with a status at its bound and one beyond it.
 #include "cli/watch/advice.h"
 
-#include <cmath>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/healthy_status.h"

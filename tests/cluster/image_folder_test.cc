@@ -1,7 +1,6 @@
 // Real daemons on a folder of JPEG images: the same weights with any number of loader threads and from staged
 // copies, errors of images and classes, and what metrics say of reading.
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "absl/strings/str_cat.h"

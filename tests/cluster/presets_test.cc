@@ -13,8 +13,6 @@
 namespace catchment {
 namespace {
 
-using testing::Contains;
-
 constexpr int kEpochs = CATCHMENT_EPOCHS;  // BUILD
 constexpr uint64_t kSamples = kEpochs * 2000;
 

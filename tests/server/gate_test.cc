@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <random>
-#include <set>
 
 #include "server/shard/group.h"
 #include "tests/server/shard_harness.h"

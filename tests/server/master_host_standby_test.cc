@@ -3,7 +3,6 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 
 #include "tests/server/master_host_fixture.h"

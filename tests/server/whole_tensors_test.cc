@@ -2,8 +2,6 @@
 // small the blocks, the weights are those of the optimizer on the whole model.
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "common/base/random.h"

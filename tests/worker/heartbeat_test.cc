@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <future>
-#include <memory>
 #include <string>
 
 #include "common/base/clock.h"

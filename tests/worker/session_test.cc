@@ -2,7 +2,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "worker/algorithms/algorithm.h"
 
 #include <optional>
-#include <utility>
 
 #include "worker/algorithms/accrued_gradient.h"
 #include "worker/algorithms/elastic_difference.h"

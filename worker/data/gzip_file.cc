@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

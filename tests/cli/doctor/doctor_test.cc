@@ -28,7 +28,6 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 struct Examination {

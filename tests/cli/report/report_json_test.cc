@@ -1,5 +1,4 @@
 // Tests the schema that docs/compare.md describes.
-#include <set>
 
 #include "cli/report/report.h"
 #include "gmock/gmock.h"

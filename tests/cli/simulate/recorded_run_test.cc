@@ -1,6 +1,5 @@
 #include "cli/simulate/recorded_run.h"
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>

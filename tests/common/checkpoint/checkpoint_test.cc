@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
-#include <utility>
 
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"

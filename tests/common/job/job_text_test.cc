@@ -1,7 +1,5 @@
 #include "common/job/job_text.h"
 
-#include <functional>
-
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"

@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"

@@ -1,6 +1,5 @@
 // Agreement with PyTorch: loss and gradient of every kind of layer and loss, and the first steps of the
 // examples' models; golden/make_golden.py says what is in the data.
-#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>

@@ -4,9 +4,7 @@
 //
 //   primitives_steps MODEL    MODEL: an example's name, or one of kModels
 #include <cstdio>
-#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/job/data_sources.h"

@@ -1,7 +1,5 @@
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
