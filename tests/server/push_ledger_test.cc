@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -51,6 +53,10 @@ TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
   EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
   EXPECT_EQ(*ledger.Lookup(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
+  for (int i = 0; i < 3; ++i) ledger.Accept(2, 0);
+  EXPECT_EQ(*ledger.Lookup(2, 1), Seen::kNew);
+  EXPECT_TRUE(ledger.Arrived(1, 1, 0).ok());
+  EXPECT_EQ(ledger.under_way(), 0u) << "push 1 is complete";
 }
 
 // Steps in pushes: answered, settled, begun.
@@ -174,6 +180,50 @@ TEST(PushLedgerTest, StepsAreSettledWhenAllFragmentsHaveThemAndBegunWithTheFirst
   EXPECT_EQ(MarkOf(ledger), "6 6 6");
 }
 
+TEST(PushLedgerTest, FragmentsWithoutBlocksInTheShardDelayNothing) {
+  PushLedger ledger(std::vector<uint32_t>{0, 2, 0, 2});
+  ledger.Begin(5);
+  PushWhole(&ledger, 1, 0, 3);
+  ASSERT_TRUE(ledger.Arrived(1, 1, 4).ok());
+  ASSERT_TRUE(ledger.Arrived(1, 3, 4).ok());
+  for (const uint32_t block : {1, 3}) ledger.Done(1, block, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "3 3 4");
+}
+
+TEST(PushLedgerTest, MarksIgnoreFormerIncarnationsAndOtherFragmentsPushes) {
+  PushLedger ledger = MakeLanes();
+  for (const uint32_t block : {0, 2}) {
+    ASSERT_TRUE(ledger.Arrived(1, block, 9).ok());
+    ledger.Accept(1, block);
+  }
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "0 0 9");
+  ledger.Begin(6);
+  PushWhole(&ledger, 1, 0, 2);
+  PushWhole(&ledger, 1, 1, 3);
+  EXPECT_EQ(MarkOf(ledger), "2 2 3") << "a push of the former incarnation is not settled yet";
+  PushWhole(&ledger, 2, 0, 5);
+  for (const uint32_t block : {1, 3}) {
+    ASSERT_TRUE(ledger.Arrived(2, block, 6).ok());
+    ledger.Accept(2, block);
+  }
+  EXPECT_EQ(MarkOf(ledger), "5 3 5");
+}
+
+TEST(PushLedgerTest, PushesUnderWayHaveDifferentNumbers) {
+  PushLedger ledger = MakeLanes();
+  std::set<uint64_t> numbers;
+  for (const uint64_t sequence : {1, 2, 3, 4}) {
+    for (const uint32_t fragment : {0, 1}) {
+      ASSERT_TRUE(ledger.Arrived(sequence, fragment, sequence).ok());
+      EXPECT_NE(ledger.under_way(), 0u);
+      numbers.insert(ledger.under_way());
+      PushWhole(&ledger, sequence, fragment, sequence);
+    }
+  }
+  EXPECT_EQ(numbers.size(), 8u);
+}
+
 TEST(PushLedgerTest, PushesOfTwoFragmentsAreUnderWayAtTheSameTime) {
   PushLedger ledger = MakeLanes();
   EXPECT_FALSE(ledger.all_arrived());
@@ -186,9 +236,13 @@ TEST(PushLedgerTest, PushesOfTwoFragmentsAreUnderWayAtTheSameTime) {
   EXPECT_NE(ledger.under_way(), first);
   EXPECT_NE(ledger.under_way(), 0u);
   EXPECT_FALSE(ledger.all_arrived()) << "a block of the other push is on its way";
+  EXPECT_FALSE(ledger.Mark(3).waits());
   ASSERT_TRUE(ledger.Arrived(1, 3, 4).ok());
   EXPECT_EQ(ledger.under_way(), 0u);
   EXPECT_TRUE(ledger.all_arrived());
+  for (const uint32_t block : {0, 2}) ledger.Done(1, block, v1::Block::APPLIED, 0);
+  EXPECT_TRUE(ledger.all_arrived()) << "nothing of the first fragment has arrived";
+  EXPECT_TRUE(ledger.Mark(3).waits());
 }
 
 TEST(PushLedgerTest, CopyContinuesEachFragment) {
@@ -215,6 +269,104 @@ TEST(PushLedgerTest, CopyContinuesEachFragment) {
   EXPECT_EQ(other.Restore(ledger.Save(3)).message(), "the ledger of worker 3 has 2 fragments, not 1");
 }
 
+// Has everything that a copy must contain: statistics, pushes of two incarnations that are not counted, among
+// them one that is older than the last one that was not finite, and, in each of three fragments, a push of
+// which only some blocks have arrived.
+PushLedger MakeBusyLedger() {
+  PushLedger ledger(std::vector<uint32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2});
+  ledger.Begin(5);
+  const auto accept = [&ledger](uint64_t sequence, uint32_t fragment, uint64_t steps) {
+    for (const uint32_t block : {fragment, fragment + 3, fragment + 6}) {
+      EXPECT_TRUE(ledger.Arrived(sequence, block, steps).ok());
+      ledger.Accept(sequence, block);
+    }
+  };
+  const auto settle = [&ledger](uint64_t sequence, std::vector<uint32_t> blocks, v1::Block::Fate fate,
+                                uint64_t staleness, double seconds) {
+    for (const uint32_t block : blocks) {
+      ledger.Settle(ledger.incarnation(), sequence, block, fate, staleness, Lag{seconds, 18, 2});
+    }
+  };
+  accept(1, 0, 2);
+  ledger.Settle(5, 1, 0, v1::Block::APPLIED, 1, Lag{0.5, 8, 2});
+  ledger.Begin(6);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    for (const uint32_t fragment : {0, 1, 2}) accept(i, fragment, 10 * i + fragment);
+  }
+  settle(1, {0, 3, 6}, v1::Block::APPLIED, 3, 1);
+  settle(1, {1, 4}, v1::Block::LATE, 0, 0);
+  settle(1, {7}, v1::Block::APPLIED, 2, 3);
+  settle(1, {2, 5, 8}, v1::Block::LATE, 0, 0);
+  settle(3, {0, 3, 6}, v1::Block::NON_FINITE, 0, 0);
+  settle(2, {1}, v1::Block::APPLIED, 7, 5);
+  settle(2, {4}, v1::Block::LATE, 0, 0);
+  settle(3, {1}, v1::Block::NON_FINITE, 0, 0);
+  for (const uint32_t block : {0, 1, 2}) {
+    EXPECT_TRUE(ledger.Arrived(4, block, 50 + block).ok());
+    ledger.Done(4, block, v1::Block::APPLIED, 1);
+  }
+  ledger.CountDuplicate();
+  return ledger;
+}
+
+std::string TextOf(const PushLedger& ledger) {
+  return absl::StrCat(ledger.incarnation(), " ", ledger.under_way(), "\n", ledger.Statistics(3).DebugString(),
+                      ledger.Mark(3).DebugString(), ledger.Watermark(3).DebugString());
+}
+
+// Settles everything that a busy ledger has not settled.
+std::string TextsUntilTheEnd(PushLedger* ledger) {
+  std::string texts;
+  for (const uint32_t block : {3, 6}) ledger->Settle(5, 1, block, v1::Block::APPLIED, 0);
+  absl::StrAppend(&texts, TextOf(*ledger));
+  for (const uint64_t sequence : {2, 3}) {
+    for (uint32_t block = 0; block < 9; ++block) {
+      const bool is_settled = block == 1 || (sequence == 2 ? block == 4 : block % 3 == 0);
+      if (!is_settled) ledger->Settle(6, sequence, block, v1::Block::APPLIED, 2, Lag{2, 4, 1});
+      absl::StrAppend(&texts, TextOf(*ledger));
+    }
+  }
+  for (uint32_t block = 0; block < 9; ++block) {
+    absl::StrAppend(&texts, ledger->Arrived(4, block, 50 + block % 3).message());
+    ledger->Done(4, block, v1::Block::APPLIED, 1);
+    absl::StrAppend(&texts, TextOf(*ledger));
+  }
+  return texts;
+}
+
+TEST(PushLedgerTest, CopyContinuesEverything) {
+  PushLedger ledger = MakeBusyLedger();
+  PushLedger copy = MakeBusyLedger();
+  ASSERT_TRUE(copy.Restore(ledger.Save(3)).ok());
+  EXPECT_EQ(TextOf(copy), TextOf(ledger));
+  const std::string texts = TextsUntilTheEnd(&ledger);
+  EXPECT_EQ(TextsUntilTheEnd(&copy), texts);
+  const v1::WorkerStatistics statistics = ledger.Statistics(3);
+  EXPECT_EQ(statistics.applied(), 10u);
+  EXPECT_EQ(statistics.late(), 1u);
+  EXPECT_EQ(statistics.split(), 2u);
+  EXPECT_EQ(statistics.non_finite(), 2u);
+  EXPECT_EQ(MarkOf(ledger), "50 50 52");
+}
+
+TEST(PushLedgerTest, RefusesCopiesThatNamePartsItDoesNotHave) {
+  const v1::WorkerLedger whole = MakeBusyLedger().Save(3);
+  const auto error = [&whole](uint32_t done, uint32_t fragment) {
+    v1::WorkerLedger saved = whole;
+    saved.add_done(done);
+    saved.mutable_pushes(0)->set_fragment(fragment);
+    return std::string(PushLedger(MakeBusyLedger()).Restore(saved).message());
+  };
+  EXPECT_EQ(error(3, 0), "") << "two of three blocks of a fragment";
+  EXPECT_EQ(error(9, 0), "the ledger of worker 3 names block 9 of 9");
+  EXPECT_EQ(error(0, 0), "the ledger of worker 3 names block 0 of 9") << "twice";
+  EXPECT_EQ(error(3, 3), "the ledger of worker 3 has a push of fragment 3 of 3");
+  v1::WorkerLedger complete = whole;
+  for (const uint32_t block : {3, 6}) complete.add_done(block);
+  EXPECT_EQ(MakeBusyLedger().Restore(complete).message(), "the ledger of worker 3 names block 6 of 9")
+      << "a push with all blocks would be the watermark";
+}
+
 TEST(PushLedgerTest, WatermarkNamesWhatIsDone) {
   PushLedger ledger = MakeLedger(3);
   for (uint32_t block : {0, 1, 2}) ledger.Done(1, block, v1::Block::APPLIED, 0);
@@ -233,12 +385,13 @@ TEST(PushLedgerTest, NewLifeBeginsItsNumbersAgainAndKeepsTheStatistics) {
   for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 4);
   ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
   ledger.Begin(6);
+  EXPECT_EQ(ledger.Statistics(0).waiting(), 0u) << "the push that the former life left unfinished";
   EXPECT_EQ(ledger.incarnation(), 6u);
   EXPECT_EQ(*ledger.Lookup(1, 0), Seen::kNew);
   EXPECT_EQ(ledger.Lookup(2, 0).status().code(), absl::StatusCode::kInvalidArgument);
   for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 1);
   EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
-  EXPECT_EQ(ledger.Statistics(0).non_finite(), 0u) << "the push that the former life left unfinished";
+  EXPECT_EQ(ledger.Statistics(0).non_finite(), 0u);
 }
 
 TEST(PushLedgerTest, PushesAreCountedOnceByTheWorstThatBefellTheirBlocks) {
