@@ -1,10 +1,21 @@
 #include "common/base/work_rates.h"
 
+#include <numeric>
+
 namespace catchment {
 namespace {
 
 // Returns the growth; 0 if a value is NaN.
 double Growth(double before, double now) { return now > before ? now - before : 0; }
+
+std::optional<double> Ratio(double amount, double of) {
+  return of > 0 ? std::optional(amount / of) : std::nullopt;
+}
+
+double Exchanges(const v1::Progress& progress) {
+  const auto& counts = progress.round_trip_counts();
+  return std::accumulate(counts.begin(), counts.end(), 0.0);
+}
 
 const v1::Progress& ProgressBefore(const v1::WorkerStatus& worker, const v1::JobStatus* before) {
   if (before != nullptr) {
@@ -19,21 +30,19 @@ const v1::Progress& ProgressBefore(const v1::WorkerStatus& worker, const v1::Job
 
 }  // namespace
 
-std::optional<double> Work::samples_per_second() const {
-  return seconds() > 0 ? std::optional(samples / seconds()) : std::nullopt;
-}
+std::optional<double> Work::samples_per_second() const { return Ratio(samples, seconds()); }
 
-std::optional<double> Work::compute_per_step() const {
-  return steps > 0 ? std::optional(compute / steps) : std::nullopt;
-}
+std::optional<double> Work::compute_per_step() const { return Ratio(compute, steps); }
 
-std::optional<double> Work::bytes_read_per_second() const {
-  return seconds() > 0 ? std::optional(bytes_read / seconds()) : std::nullopt;
-}
+std::optional<double> Work::bytes_per_second() const { return Ratio(bytes, seconds()); }
 
-std::optional<double> Work::share(double part) const {
-  return seconds() > 0 ? std::optional(part / seconds()) : std::nullopt;
-}
+std::optional<double> Work::bytes_per_step() const { return Ratio(bytes, steps); }
+
+std::optional<double> Work::exchanges_per_step() const { return Ratio(exchanges, steps); }
+
+std::optional<double> Work::bytes_read_per_second() const { return Ratio(bytes_read, seconds()); }
+
+std::optional<double> Work::share(double part) const { return Ratio(part, seconds()); }
 
 Work& Work::operator+=(const Work& other) {
   steps += other.steps;
@@ -42,6 +51,8 @@ Work& Work::operator+=(const Work& other) {
   push += other.push;
   pull += other.pull;
   data += other.data;
+  bytes += other.bytes;
+  exchanges += other.exchanges;
   bytes_read += other.bytes_read;
   read += other.read;
   return *this;
@@ -57,6 +68,9 @@ Work WorkOf(const v1::WorkerStatus& worker, const v1::JobStatus* before) {
   work.push = Growth(then.push_seconds(), now.push_seconds());
   work.pull = Growth(then.pull_seconds(), now.pull_seconds());
   work.data = Growth(then.data_seconds(), now.data_seconds());
+  work.bytes =
+      Growth(then.bytes_pushed(), now.bytes_pushed()) + Growth(then.bytes_pulled(), now.bytes_pulled());
+  work.exchanges = Growth(Exchanges(then), Exchanges(now));
   work.bytes_read = Growth(then.bytes_read(), now.bytes_read());
   work.read = Growth(then.read_seconds(), now.read_seconds());
   return work;

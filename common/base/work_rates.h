@@ -20,6 +20,8 @@ struct Work {
   double push = 0;
   double pull = 0;
   double data = 0;
+  double bytes = 0;      // of contributions and weights, both ways
+  double exchanges = 0;  // that have ended: pushes that return weights, and exchanges
   double bytes_read = 0;
   double read = 0;  // seconds of the loader's threads
 
@@ -27,6 +29,10 @@ struct Work {
   // Each returns nothing if no time was spent.
   std::optional<double> samples_per_second() const;
   std::optional<double> compute_per_step() const;
+  // Returns the bytes that were sent and received in a second of that time, and for each step.
+  std::optional<double> bytes_per_second() const;
+  std::optional<double> bytes_per_step() const;
+  std::optional<double> exchanges_per_step() const;
   // Returns the bytes that were read from files in a second of that time.
   std::optional<double> bytes_read_per_second() const;
   // Returns the fraction of the time in `part`, one of the members above. That of `read` may exceed 1.

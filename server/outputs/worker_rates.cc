@@ -17,6 +17,9 @@ Json Rates(uint32_t worker, const Work& work) {
           {"push_share", OrNull(work.share(work.push))},
           {"pull_share", OrNull(work.share(work.pull))},
           {"data_share", OrNull(work.share(work.data))},
+          {"bytes_per_second", OrNull(work.bytes_per_second())},
+          {"bytes_per_step", OrNull(work.bytes_per_step())},
+          {"exchanges_per_step", OrNull(work.exchanges_per_step())},
           {"bytes_read_per_second", OrNull(work.bytes_read_per_second())},
           {"read_threads", OrNull(work.share(work.read))}};
 }

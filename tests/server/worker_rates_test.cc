@@ -53,6 +53,31 @@ TEST(WorkerRatesTest, AreOfWhatTheLoadersThreadsHaveRead) {
   EXPECT_TRUE(rates.Update(status)[0]["read_threads"].is_null()) << "nothing new";
 }
 
+TEST(WorkerRatesTest, AreOfWhatWasSentAndReceived) {
+  WorkerRates rates;
+  v1::JobStatus status;
+  SetWorker(&status, 3, 100, 2, 1, 0.5, 0.5);
+  v1::Progress* progress = status.mutable_workers(0)->mutable_progress();
+  progress->set_steps(10);
+  progress->set_bytes_pushed(3000);
+  progress->set_bytes_pulled(1000);
+  progress->add_round_trip_counts(2);
+  progress->add_round_trip_counts(3);
+  auto list = rates.Update(status);
+  EXPECT_EQ(list[0]["bytes_per_second"], 1000);
+  EXPECT_EQ(list[0]["bytes_per_step"], 400);
+  EXPECT_EQ(list[0]["exchanges_per_step"], 0.5);
+
+  progress->set_steps(12);
+  progress->set_bytes_pulled(1500);
+  progress->set_round_trip_counts(1, 7);
+  list = rates.Update(status);
+  EXPECT_EQ(list[0]["bytes_per_step"], 250) << "since the previous line";
+  EXPECT_EQ(list[0]["exchanges_per_step"], 2);
+  EXPECT_TRUE(list[0]["bytes_per_second"].is_null()) << "its time has not changed";
+  EXPECT_TRUE(rates.Update(status)[0]["bytes_per_step"].is_null()) << "nothing new";
+}
+
 TEST(WorkerRatesTest, AWorkerThatBeginsAnewIsCountedFromItsBeginning) {
   WorkerRates rates;
   v1::JobStatus status;
