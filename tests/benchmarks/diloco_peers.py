@@ -18,7 +18,8 @@ run has the loopback interface of a network namespace, which counts its bytes.
 
 Rows of --json: system, fault, test_loss, seconds, exchange_seconds (of replica 0: what its steps of the
 optimizer take beyond their median, the waiting included), longest_step (of replica 0, in seconds), megabytes
-(over the loopback interface), and steps (of both replicas).
+(over the loopback interface), busiest_second (the most megabytes in a second while both train, without a
+fault), and steps (of both replicas).
 """
 import argparse
 import json
@@ -159,6 +160,7 @@ class Run:
         self.arguments, self.system, self.directory, self.processes = arguments, system, directory, []
         port = free_port()
         self.address = f"127.0.0.1:{port}"
+        self.noted, self.of_seconds = None, []
         own = [os.path.join(ROOT, "python"), os.path.join(ROOT, "examples/python")]
         self.environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(own))
 
@@ -196,6 +198,17 @@ class Run:
                    "--index=0",
                    "--servers=" + self.address, "--out=" + self.directory + "/out", "--evaluators=1")
 
+    def note_bytes(self):
+        """Notes the bytes of each second in which both replicas train."""
+        now = time.monotonic()
+        if self.noted and now < self.noted[0] + 1:
+            return
+        total = loopback_bytes()
+        train = all(2 <= len(self.steps(index)) < self.arguments.steps - 1 for index in range(REPLICAS))
+        if self.noted and train:
+            self.of_seconds.append((total - self.noted[1]) / (now - self.noted[0]) / 1e6)
+        self.noted = (now, total) if train else None
+
     def start_replica(self, index):
         if self.system == "torchft":
             rounds = str(self.arguments.steps // LOCAL_STEPS)
@@ -217,6 +230,7 @@ class Run:
         while not condition():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.system}: not within {PATIENCE} s: {what}")
+            self.note_bytes()
             time.sleep(0.05)
 
     def measure(self, fault):
@@ -247,6 +261,7 @@ class Run:
                 "exchange_seconds": sum(max(0, duration - typical) for _, duration in own),
                 "longest_step": max(duration for _, duration in own),
                 "megabytes": (loopback_bytes() - before) / 1e6,
+                "busiest_second": None if fault else max(self.of_seconds, default=None),
                 "steps": [len(self.steps(index)) for index in range(REPLICAS)]}
 
     def test_loss(self):
