@@ -14,6 +14,7 @@
 #include "cli/simulate/recorded_run.h"
 #include "common/base/memory.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -23,6 +24,8 @@ namespace {
 constexpr NetworkModel kDefaultNetwork = {.bytes_per_second = 1.25e9, .latency = 50e-6};
 // The share of the free memory that workers may take.
 constexpr double kMemoryShare = 0.8;
+// The mean number of failures of a worker in a run for which nothing else determines a length.
+constexpr double kFailuresPerWorker = 4;
 
 // Describes the modelled cluster, for the report and the record of the directory.
 std::string Describe(const SimulateOptions& options, const SimulationOptions& simulation) {
@@ -74,6 +77,23 @@ absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
   return job;
 }
 
+// Gives runs that learn nothing the time in which workers fail: the budget of the job file is that of a short
+// load test. --budget and --set have precedence.
+absl::Status AllowForFailures(const v1::Job& given, SimulateOptions* options, std::ostream* out) {
+  CompareBudget* const budget = &options->plan.budget;
+  const FailureModel& failures = options->failures;
+  v1::Job set;
+  RETURN_IF_ERROR(ApplyOverrides(options->plan.set, &set));
+  const bool is_chosen =
+      budget->samples > 0 || budget->seconds > 0 || set.budget_case() != v1::Job::BUDGET_NOT_SET;
+  if (is_chosen || failures.mean_seconds <= 0 || !given.model().has_synthetic()) return absl::OkStatus();
+  budget->seconds = kFailuresPerWorker * (failures.mean_seconds + failures.away_seconds);
+  *out << "each run has " << Short(budget->seconds) << " simulated seconds, in which a worker fails "
+       << kFailuresPerWorker << " times on average; --budget changes it\n"
+       << std::flush;
+  return absl::OkStatus();
+}
+
 absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
   const auto memory = static_cast<double>(FreeMemory());
   for (const PlannedRun& run : runs) {
@@ -121,6 +141,7 @@ Comparison Result(const SimulateOptions& options, const ComparisonRuns& runs,
 
 absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
   ASSIGN_OR_RETURN(const v1::Job given, GivenJob(&options));
+  RETURN_IF_ERROR(AllowForFailures(given, &options, streams.out));
   SlowDownJobs(&options);
   ASSIGN_OR_RETURN(const ComparePlan plan, MakePlan(options.plan, given, {}));
   ASSIGN_OR_RETURN(const std::unique_ptr<SimulationLauncher> launcher,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/local/run_directory.h"
 #include "common/job/text_format.h"
@@ -148,6 +149,24 @@ TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
   v1::Job job;
   ASSERT_TRUE(ParseText(Read("out/runs/downpour-100-workers-seed-1/job.textproto"), "job", "", &job).ok());
   EXPECT_EQ(job.faults().stragglers_size(), 2);
+}
+
+TEST_F(SimulateTest, WorkersOfASyntheticModelFailFourTimesUnlessABudgetIsGiven) {
+  WriteJob("model { synthetic { parameters: 100 } } data { synthetic { samples: 800 } } epochs: 1");
+  const auto run = [&](const std::string& out, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--workers=2", "--step=constant:100ms"});
+    const CommandOutcome outcome = Simulate(out, flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(absl::StrContains(outcome.out, "each run has 48 simulated seconds"), out == "long");
+    return nlohmann::json::parse(Read(out + "/runs/downpour-2-workers-seed-1/summary.json"));
+  };
+  const auto failing = run("long", {"--failures=10s:2s"});
+  EXPECT_NEAR(failing["wall_seconds"].get<double>(), 48, 2);
+  EXPECT_LT(failing["goodput"].get<double>(), 0.95);
+  EXPECT_EQ(nlohmann::json::parse(Read("long/report.json"))["budget"], "seconds:48");
+  EXPECT_EQ(run("job", {})["samples"], 800) << "nobody fails";
+  EXPECT_EQ(run("set", {"--failures=10s:2s", "--set=epochs=2"})["samples"], 1600);
+  EXPECT_EQ(run("flag", {"--failures=10s:2s", "--budget=samples:400"})["samples"], 400);
 }
 
 TEST_F(SimulateTest, ARunThatDivergesIsAResult) {
