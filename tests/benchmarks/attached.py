@@ -3,9 +3,10 @@
 turns.
 
     attached.py [--json=FILE] [--python=PYTHON] [--tensorflow=PYTHON] [--seconds=10] [--rounds=3]
-                [--cases=one,two,peers,empty] [--models=mnist_cnn,resnet18] [--bin=bazel-bin]
+                [--cases=one,two,peers,empty] [--models=mnist_cnn,mnist_mlp,resnet18] [--bin=bazel-bin]
 
-one     one attached worker against the same loop with PyTorch's own SGD, one thread each; and the server
+one     one attached worker against the same loop with PyTorch's own SGD, one thread each; and the server. In
+        a row of its own, with join(overlap=True), as the workers of `two` and `peers` are
 two     two attached workers on two cores against twice one, and against two processes of DistributedDataParallel (gloo)
 peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers (peers.py), on its
         MLP; one that is not installed is named and left out
@@ -74,11 +75,11 @@ class Bench:
             with open(out + "/summary.json") as file:
                 return json.load(file), "".join(log.read() for log in logs)
 
-    def attached(self, model, workers, samples):
+    def attached(self, model, workers, samples, kind="overlapped"):
         """samples: that count; each worker's first ones do not, and there is some to spare for the slower of
         two."""
         samples += 2 * WARM_UP * BATCH * workers
-        program = "%s %s attached %s 0" % (self.args.python, PROGRAM, model)
+        program = "%s %s %s %s 0" % (self.args.python, PROGRAM, kind, model)
         return speeds(self.train(["--program=" + program, "--workers=%d" % workers], samples)[1])
 
     def add(self, case, ratios, promised, **more):
@@ -89,11 +90,16 @@ class Bench:
     # ---------------------------------------------------------------------------------------------- the cases
 
     def one(self, model):
-        ratios = []
+        cases = {"attached": ("one worker", []), "overlapped": ("one worker with overlap", [])}
+        plain = []
         for _ in range(self.args.rounds):
             local = self.local(model)
-            ratios.append(self.attached(model, 1, local * self.args.seconds) / local)
-        self.add("%s: one worker / local SGD" % model, ratios, 0.95)
+            plain.append(local)
+            for kind, (_, ratios) in cases.items():
+                ratios.append(self.attached(model, 1, local * self.args.seconds, kind) / local)
+        for name, ratios in cases.values():
+            self.add("%s: %s / local SGD" % (model, name), ratios, 0.95,
+                     local_ms=round(1000 * BATCH / statistics.median(plain), 1))
 
     def two(self, model):
         kept, peers = [], []
@@ -158,7 +164,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default="one,two,peers,empty")
-    parser.add_argument("--models", default="mnist_cnn,resnet18")
+    parser.add_argument("--models", default="mnist_cnn,mnist_mlp,resnet18")
     parser.add_argument("--bin", default="bazel-bin")
     bench = Bench(parser.parse_args())
     cases = bench.args.cases.split(",")

@@ -1,9 +1,9 @@
 """What attached.py runs: a training loop on random minibatches of 128 samples.
 
-    attached_program.py local|ddp|attached|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
+    attached_program.py local|ddp|attached|overlapped|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
 
 local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo.
-attached: as a worker's program, until the job is over. copy: copies as many values as the model `empty` has
+attached: as a worker's program, until the job is over; overlapped: with join(overlap=True). copy: copies as many values as the model `empty` has
 parameters, and counts a copy as a step. Prints "speed S", samples per second of this process, without its
 first steps.
 MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x
@@ -88,9 +88,9 @@ def local_steps(model, batches):
         yield
 
 
-def attached_steps(model, batches):
+def attached_steps(model, batches, overlap):
     import catchment.torch as catchment
-    worker = catchment.join(model, SAMPLES, overlap=True)
+    worker = catchment.join(model, SAMPLES, overlap=overlap)
     for step, _ in enumerate(worker.minibatches(range(SAMPLES), collate=len)):
         x, y = batches[step % len(batches)]
         loss = F.cross_entropy(model(x), y)
@@ -138,8 +138,8 @@ def main():
         speed = measure(empty_steps())
     elif kind == "ddp":
         speed = ddp_steps_per_second(model, batches, seconds, int(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
-    elif kind == "attached":
-        speed = measure(attached_steps(model, batches))
+    elif kind in ("attached", "overlapped"):
+        speed = measure(attached_steps(model, batches, kind == "overlapped"))
     else:
         speed = measure(local_steps(model, batches), seconds)
     print("speed %.3f" % (speed * BATCH), flush=True)

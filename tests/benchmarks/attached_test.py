@@ -24,13 +24,16 @@ class AttachedTest(unittest.TestCase):
 
     def test_one_worker_is_compared_with_the_local_loop_of_its_round(self):
         local = iter([100.0, 200.0, 400.0])
-        kept = iter([90.0, 190.0, 200.0])
+        kept = {"attached": iter([90.0, 190.0, 200.0]), "overlapped": iter([95.0, 196.0, 400.0])}
         self.bench.local = lambda model: next(local)
-        self.bench.attached = lambda model, workers, samples: self.asked.append((workers,
-                                                                                 samples)) or next(kept)
+        self.bench.attached = lambda model, workers, samples, kind: self.asked.append((
+            workers, samples)) or next(kept[kind])
         self.assertEqual(self.run_case("one", "cnn"),
-                         [{"case": "cnn: one worker / local SGD", "ratio": 0.9, "promised": 0.95}])
-        self.assertEqual(self.asked, [(1, 200.0), (1, 400.0), (1, 800.0)])
+                         [{"case": "cnn: one worker / local SGD", "ratio": 0.9, "promised": 0.95,
+                           "local_ms": 640.0},
+                          {"case": "cnn: one worker with overlap / local SGD", "ratio": 0.98, "promised": 0.95,
+                           "local_ms": 640.0}])
+        self.assertEqual(self.asked, [(1, 200.0)] * 2 + [(1, 400.0)] * 2 + [(1, 800.0)] * 2)
 
     def test_two_workers_are_compared_with_twice_one_and_with_two_processes(self):
         self.bench.local = lambda model: 100.0
