@@ -69,6 +69,10 @@ _CLOSURE = ("%s calls the model several times in a step, but a step has one grad
             "optimizer whose step() needs no closure")
 _ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
             "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
+_EMPTY = ("parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
+          "before join()")
+_SAME_MEMORY = ("parameters %s and %s are two tensors with the same memory, which would be trained apart: "
+                "make them one, by assigning the first parameter itself instead of its data")
 _COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
@@ -164,6 +168,8 @@ def _check_parameters(parameters, group):
         if torch.nn.parameter.is_lazy(p):
             raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
                              "model before join()" % name)
+        if p.numel() == 0:
+            raise ValueError(_EMPTY % (name, tuple(p.shape)))
         if not p.dtype.is_floating_point:
             raise TypeError("parameter %s has type %s, but the job's weights are float32: only "
                             "floating-point parameters can be trained" % (name, p.dtype))
@@ -173,6 +179,17 @@ def _check_parameters(parameters, group):
         if hasattr(p, "full_tensor") and group is None:
             raise ValueError("parameter %s is sharded: give join() the process group, "
                              "group=torch.distributed.group.WORLD" % name)
+    _check_memory(parameters)
+
+
+def _check_memory(parameters):
+    names = {}  # by memory
+    for name, p in parameters:
+        if hasattr(p, "full_tensor"):
+            continue  # has no memory of its own
+        place = p.device, p.data_ptr()
+        if names.setdefault(place, name) != name:
+            raise ValueError(_SAME_MEMORY % (names[place], name))
 
 
 def _check_device(parameters):
@@ -232,10 +249,11 @@ class _Parameter:
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
         self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
-        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights
-        # are copied.
+        # Otherwise, on a GPU, in another precision or order of dimensions, as a view of a larger tensor, or
+        # for an optimizer here, weights are copied.
         self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
-                       tensor.is_contiguous())
+                       tensor.is_contiguous() and
+                       tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
         self.ready = False  # the gradient, in this step
         self.sent = None    # with overlap: the .grad that was sent, and its version
 
@@ -548,6 +566,10 @@ class Worker(Position):
     def _copy_from_now_on(self, parameters):
         for parameter in parameters:
             parameter.shared = False
+        # share_memory() and processes that are given the model have moved all tensors with the same storage.
+        self._vectors = torch.frombuffer(self._attachment.weights, dtype=torch.float32), self._vectors[1]
+        for parameter in self._parameters:
+            parameter.weights = self._vectors[0][parameter.begin:parameter.end].view(parameter.shape)
         self._copied = [parameter for parameter in self._parameters if not parameter.shared]
         if any(parameter.tensor.device.type == "cuda" for parameter in parameters):
             self._copies = _copies.choose(self._parameters, self._vectors)

@@ -44,6 +44,25 @@ class Tied(nn.Module):
         return self.out(torch.tanh(self.dense(self.table((x > 0) + 2 * torch.arange(6)).mean(1))))[:, :3]
 
 
+class Flat(Smooth):
+    """Its parameters are parts of one vector, which is read as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.vector, begin = nn.utils.parameters_to_vector(self.parameters()).detach(), 0
+        for p in self.parameters():
+            p.data = self.vector[begin:begin + p.numel()].view(p.shape)
+            begin += p.numel()
+
+    def __deepcopy__(self, memo):
+        other = Flat()
+        other.vector.copy_(self.vector)
+        return other
+
+    def forward(self, x):
+        return super().forward(x) * (1 + self.vector.norm())
+
+
 class Scheduled(Perceptron):
     """Drops its hidden layer's outputs more and more often."""
 
@@ -306,6 +325,16 @@ def vectors(model, minibatches, step):
         step(loss)
 
 
+def share(model, minibatches, step):
+    """Shares the model's memory with other processes in the middle of the training."""
+    for count, (x, y) in enumerate(minibatches()):
+        if count == 3:
+            model.share_memory()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        step(loss)
+
+
 # name -> model, loop, largest difference
 LOOPS = {
     "average": (Perceptron, average, 1e-6), "target-network": (Perceptron, target_network, 1e-6),
@@ -320,6 +349,7 @@ LOOPS = {
     "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
     "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
     "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),
+    "flat": (Flat, plain, 1e-6), "share": (Perceptron, share, 1e-6),
     "skips-own": (Perceptron, skips, 1e-6), "half": (Half, plain, 2e-4),
 }
 

@@ -539,6 +539,11 @@ def main():
         model.phase = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
     if variant == "bfloat16":
         model = model.bfloat16()
+    if variant == "no-values":
+        model.table = nn.Parameter(torch.zeros(0, 3))
+    if variant == "same-memory":
+        model.dense3 = nn.Linear(6, 8)
+        model.dense3.weight.data = model.dense1.weight.data
     if variant == "compiled":
         model = torch.compile(model, backend="eager")
     if variant == "unfrozen":

@@ -264,6 +264,9 @@ class TorchTest(TorchCase):
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
         for variant, text in (
                 ("complex", "parameter phase has type torch.complex64"),
+                ("no-values", r"parameter table of shape \(0, 3\) has no values to train"),
+                ("same-memory", "parameters dense1.weight and dense3.weight are two tensors with the same "
+                                "memory"),
                 ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
                 ("no-length",
                  r"training set \(Stream\) has no length.*: give join\(\) the number of samples"),
