@@ -641,7 +641,8 @@ class Worker(Position):
         for module in self._model.modules():
             own = [places[p] for p in module._parameters.values() if p in places]
             self._needs[module] = max((parameter.end for parameter in own), default=0)
-            module.register_forward_pre_hook(_Hook(self._before_forward))
+            # First, because hooks such as those of spectral_norm and pruning read the weights.
+            module.register_forward_pre_hook(_Hook(self._before_forward), prepend=True)
 
     def _watch_writes(self):
         """Warns of changes to weights that the servers' weights replace."""

@@ -63,6 +63,17 @@ class Flat(Smooth):
         return super().forward(x) * (1 + self.vector.norm())
 
 
+class Hooked(nn.Module):
+    """A hook divides a weight by its spectral norm before its module's forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense1, self.dense2 = nn.utils.spectral_norm(nn.Linear(6, 8)), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.dense2(torch.relu(self.dense1(x)))
+
+
 class Scheduled(Perceptron):
     """Drops its hidden layer's outputs more and more often."""
 
@@ -349,6 +360,7 @@ LOOPS = {
     "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
     "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
     "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),
+    "hook": (Hooked, plain, 1e-6), "hook-overlap": (Hooked, plain, 1e-6),
     "flat": (Flat, plain, 1e-6), "share": (Perceptron, share, 1e-6),
     "skips-own": (Perceptron, skips, 1e-6), "half": (Half, plain, 2e-4),
 }
