@@ -37,11 +37,11 @@ constexpr char kHelp[] =
 
   catchment validate JOB              checks a job file and explains what it will do
   catchment train JOB                 trains it with servers and workers on this machine
-  catchment compare JOB --algorithms=A,B,... --out=DIR
+  catchment compare JOB --algorithms=A,B,...
                                       trains it with several algorithms and reports which is best
-  catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
+  catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3
                                       predicts the same for a cluster you do not have
-  catchment tune JOB --over=PATH=RANGE --out=DIR
+  catchment tune JOB --over=PATH=RANGE
                                       searches for the best values of fields, such as the learning rate
   catchment advise JOB|RUN_DIR|HOST:PORT
                                       recommends an algorithm and a learning rate, by simulation

@@ -75,8 +75,8 @@ struct CompareOptions {
 // the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
-// Adds those of these that say how each run is carried out: --budget, --out, --overwrite, --set and
-// --servers.
+// Adds those of these that say how each run is carried out: --budget, --out (the default is options->out),
+// --overwrite, --set and --servers.
 void AddRunFlags(CompareOptions* options, FlagSet* flags);
 
 // Adds the flags that say where and with what the runs train: --threads, --device, --program,

@@ -20,7 +20,7 @@
 namespace catchment {
 namespace {
 
-constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
+constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... [--out=DIR] [flags]
 
 Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights
 and budget, and writes report.html and report.json to DIR. Runs are executed one after another on this machine
@@ -264,7 +264,13 @@ void AddRunFlags(CompareOptions* o, FlagSet* flags) {
       "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
       "Budget of each run. Default: the job's. With seconds the learning rate is constant, because its "
       "schedule needs a budget in samples.");
-  flags->AddRequired("out", "DIR", &o->out, "Directory for all output.");
+  flags->AddParsed(
+      "out", "DIR",
+      [o](const std::string& text) {
+        o->out = text;
+        return text.empty() ? Refuse("names no directory") : absl::OkStatus();
+      },
+      absl::StrCat("Directory for all output. Default ", o->out, "."));
   flags->AddSwitch("overwrite", &o->overwrite, "Deletes the earlier results in DIR first.");
   AddSetFlag(&o->set, flags);
   flags->AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
@@ -272,6 +278,7 @@ void AddRunFlags(CompareOptions* o, FlagSet* flags) {
 
 CommandLine CompareCommandLine(CompareOptions* o) {
   CommandLine line{.name = "catchment compare", .usage = kUsage, .notes = kNotes};
+  o->out = "out-compare";
   line.argument = {"JOB", "examples/mnist_mlp.textproto --algorithms=sync,downpour --out=out", &o->job,
                    [o] { return !o->program.empty(); }};
   FlagSet& flags = line.flags;

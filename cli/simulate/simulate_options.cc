@@ -5,7 +5,7 @@
 namespace catchment {
 namespace {
 
-constexpr char kUsage[] = R"(catchment simulate JOB --workers=N,M,... --step=DISTRIBUTION --out=DIR [flags]
+constexpr char kUsage[] = R"(catchment simulate JOB --workers=N,M,... --step=DISTRIBUTION [--out=DIR] [flags]
 
 Predicts what `catchment compare` would measure on a cluster you do not have: which algorithm is best, and
 with how many workers. The code of the master, the shards and the workers' halves of the algorithms is that of
@@ -61,6 +61,7 @@ absl::Status CheckStragglers(const SimulateOptions& o, int most) {
 
 CommandLine SimulateCommandLine(SimulateOptions* o) {
   CommandLine line{.name = "catchment simulate", .usage = kUsage, .notes = kNotes};
+  o->plan.out = "out-simulate";
   line.argument = {"JOB", "examples/mnist_mlp.textproto --step=lognormal:50ms:0.3 --out=sim", &o->plan.job};
   FlagSet& flags = line.flags;
   AddPlanFlags("Default: the job's.", &o->plan, &flags);

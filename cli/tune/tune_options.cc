@@ -6,7 +6,7 @@
 namespace catchment {
 namespace {
 
-constexpr char kUsage[] = R"(catchment tune JOB --over=PATH=RANGE [--over=...] --out=DIR [flags]
+constexpr char kUsage[] = R"(catchment tune JOB --over=PATH=RANGE [--over=...] [--out=DIR] [flags]
 
 Searches for the values of fields with the best test accuracy by successive halving: all trials train with a
 small share of the budget, then the best third start over with three times that share, and so on up to the
@@ -93,6 +93,7 @@ CommandLine TuneCommandLine(TuneOptions* o) {
       "of values. May be repeated.");
   flags.AddInt("trials", "N", 2, &o->trials, "Trials of the first rung. Default 27.");
   flags.AddInt("workers", "N", 1, &o->workers, "Workers of every run. Default: the job's.");
+  o->runs.plan.out = "out-tune";
   AddRunFlags(&o->runs.plan, &flags);
   AddLaunchFlags(&o->runs.plan, &flags);
   flags.AddSwitch("simulate", &o->simulate,

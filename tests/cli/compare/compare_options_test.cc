@@ -43,6 +43,7 @@ TEST(CompareOptions, Defaults) {
   EXPECT_EQ(options.threads, 1);
   EXPECT_EQ(ToString(options.budget), "the job's");
   EXPECT_EQ(options.search, SearchKind::kHalving);
+  EXPECT_EQ(Parse({"job.textproto", "--algorithms=sync"})->out, "out-compare");
 }
 
 TEST(CompareOptions, ListsBudgetsAndStragglers) {
@@ -132,6 +133,7 @@ TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--straggler=1"}), HasSubstr("takes WORKER:TIMES"));
   EXPECT_THAT(Error({"--straggler=4:2x"}), HasSubstr("no run has a worker 4: workers are numbered from 0"));
   EXPECT_THAT(Error({"--target=97"}), HasSubstr("above 0 and below 1"));
+  EXPECT_THAT(Error({"--out="}), HasSubstr("--out=: names no directory"));
   EXPECT_THAT(std::string(Parse({"job", "--out=out"}).status().message()),
               HasSubstr("--algorithms=A,B,... is required"));
 }
