@@ -110,7 +110,8 @@ absl::Status Conclude(const Comparison& comparison, const std::string& directory
     diverged.push_back(
         absl::StrCat(run.algorithm, " with ", Plural(run.workers, "worker"), ", seed ", run.seed));
   }
-  if (done == 0) return absl::UnavailableError("no run has finished, so there is nothing to report");
+  if (done + diverged.size() == 0)
+    return absl::UnavailableError("no run has finished, so there is nothing to report");
   *out << '\n';
   RETURN_IF_ERROR(WriteReport(comparison, directory, out));
   const std::string all = Plural(comparison.runs.size(), "run");

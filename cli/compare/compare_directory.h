@@ -83,8 +83,7 @@ inline constexpr char kReportJson[] = "/report.json";
 absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Writes the report of a comparison whose runs have ended, and names the runs that diverged, which is a
-// result. Errors: Unavailable if no run is done, and, after the report, if runs have failed; those of
-// writing.
+// result. Errors: Unavailable if all runs have failed, and, after the report, if some have; those of writing.
 absl::Status Conclude(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Returns the content of the report.

@@ -40,7 +40,7 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: every run finished or diverged; 1: a run failed, or none finished; 2: wrong command line;
+Exit code: 0: every run finished or diverged; 1: a run failed; 2: wrong command line;
 128 + N: signal N ended it.
 docs/compare.md explains the report and the keys of report.json.
 )";

@@ -271,7 +271,7 @@ absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::
   comparison.command = ShellCommand("catchment report", args);
   comparison.wanted_target = options.target;
   const bool any = std::any_of(comparison.runs.begin(), comparison.runs.end(),
-                               [](const RunResult& run) { return run.done; });
+                               [](const RunResult& run) { return run.done || run.diverged; });
   if (!any) return absl::UnavailableError("no run has finished, so there is nothing to report");
   std::error_code error;
   fs::create_directories(options.out, error);

@@ -81,10 +81,23 @@ std::string Fastest(const std::vector<const Standing*>& standings) {
                       CountWithSpread(SpreadOf(best->throughputs)), ". No run has test scores.");
 }
 
+// Returns the sentence if no run with so many workers is done.
+std::string NoneDone(const Comparison& comparison, int workers) {
+  size_t runs = 0, diverged = 0;
+  for (const RunResult& run : comparison.runs) {
+    if (run.workers != workers) continue;
+    ++runs;
+    diverged += run.diverged;
+  }
+  if (diverged == 0 || diverged < runs) return "No run with the most workers has finished.";
+  return absl::StrCat(Setting(comparison, workers),
+                      ", training diverged in every run; a smaller learning rate may train.");
+}
+
 // Returns the answer without the sentence about learning rates.
 std::string Finding(const Comparison& comparison, const Findings& findings) {
   const std::vector<const Standing*> standings = findings.With(findings.workers);
-  if (standings.empty()) return "No run with the most workers has finished.";
+  if (standings.empty()) return NoneDone(comparison, findings.workers);
   const std::string setting = Setting(comparison, findings.workers);
   if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
   const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/local/run_directory.h"
+#include "common/job/divergence.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -38,16 +39,16 @@ class ReportRunsTest : public testing::Test {
 
   // Writes what a run leaves and returns its directory.
   std::string Run(const std::string& name, const v1::Job& job, double accuracy,
-                  const std::string& phase = "DONE") const {
+                  const std::string& phase = "DONE", const std::string& reason = "") const {
     const std::string directory = root_ + "/" + name;
     std::filesystem::create_directories(directory);
     EXPECT_TRUE(WriteFile(directory + "/job.textproto", JobText(job)).ok());
-    EXPECT_TRUE(WriteFile(directory + "/summary.json",
-                          absl::StrCat(R"({"phase": ")", phase,
-                                       R"(", "reason": "", "wall_seconds": 10, "samples": 100,
+    EXPECT_TRUE(
+        WriteFile(directory + "/summary.json", absl::StrCat(R"({"phase": ")", phase, R"(", "reason": ")",
+                                                            reason, R"(", "wall_seconds": 10, "samples": 100,
                                        "samples_per_second": 10, "servers": 2, "test_accuracy": )",
-                                       accuracy, "}"))
-                    .ok());
+                                                            accuracy, "}"))
+            .ok());
     EXPECT_TRUE(
         WriteFile(
             directory + "/metrics.jsonl",
@@ -113,6 +114,11 @@ TEST_F(ReportRunsTest, ARunThatFailedIsListedWithItsReason) {
   EXPECT_THAT(*ReadTextFile(root_ + "/report/report.html"), HasSubstr("not done: FAILED"));
   EXPECT_EQ(Report({failed}), kExitFailed);
   EXPECT_THAT(err_.str(), HasSubstr("no run has finished"));
+}
+
+TEST_F(ReportRunsTest, ARunThatDivergedHasAReport) {
+  EXPECT_EQ(Report({Run("diverged", Job(""), 0, "FAILED", kTrainingHasDiverged)}), 0) << err_.str();
+  EXPECT_THAT(*ReadTextFile(root_ + "/report/report.html"), HasSubstr("training diverged in every run"));
 }
 
 TEST_F(ReportRunsTest, RefusesWhatIsNoRunAndWhatCannotBeCompared) {

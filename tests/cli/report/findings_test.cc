@@ -67,6 +67,18 @@ TEST(Find, WhoDidNotReachItComesAfterThoseWhoDid) {
                                                   HasSubstr("Not in every run: downpour (2 of 3")));
 }
 
+TEST(Find, AnswerSaysWhetherAllRunsWithTheMostWorkersDiverged) {
+  Comparison comparison = MadeComparison();
+  for (RunResult& run : comparison.runs) {
+    run.done = run.workers == 1;
+    run.diverged = !run.done;
+  }
+  EXPECT_THAT(Answer(comparison, Find(comparison)),
+              HasSubstr("With 4 workers, worker 1 slowed 4 times, training diverged in every run"));
+  for (RunResult& run : comparison.runs) run.diverged = run.diverged && run.algorithm == "sync";
+  EXPECT_EQ(Answer(comparison, Find(comparison)), "No run with the most workers has finished.");
+}
+
 TEST(Find, AnswerSaysWhatWasSimulated) {
   Comparison comparison = MadeComparison();
   comparison.wanted_target = 0.9;

@@ -188,6 +188,19 @@ TEST_F(SimulateTest, ARunThatDivergesIsAResult) {
   EXPECT_THAT(again.out, HasSubstr("2 of 2 runs are already done"));
 }
 
+TEST_F(SimulateTest, ALoneRunThatDivergesHasAReport) {
+  const CommandOutcome outcome = Simulate(
+      "out", {"--workers=16", "--step=constant:50ms", "--gradient=quadratic:2:0", "--budget=samples:160000",
+              "--target=0.9", "--set=optimizer={kind: SGD learning_rate: 1.5 momentum: 0}"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 1 run diverged: downpour with 16 workers, seed 1"));
+  const auto report = nlohmann::json::parse(Read("out/report.json"));
+  EXPECT_EQ(report["runs"][0]["diverged"], true);
+  EXPECT_THAT(std::string(report["answer"]["sentence"]),
+              HasSubstr("with 16 workers, training diverged in every run"));
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("training diverged in every run"));
+}
+
 TEST_F(SimulateTest, TakesStepTimesFromARun) {
   ASSERT_EQ(Simulate("first", {"--workers=2", "--step=constant:80ms", "--network=unlimited:1ms"}).code, 0);
   const CommandOutcome outcome =
