@@ -33,6 +33,7 @@ void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job);
 // The values that a search tries. A step is learning_rate / (1 - momentum), how far one gradient moves the
 // weights in total.
 struct SearchSpace {
+  Hyperparameters own;                 // those of the complete job, which are tried as well
   std::optional<float> learning_rate;  // a value that is given, for every momentum
   double largest_step = 0;             // otherwise: this times 1, 0.5, 0.25, 0.1 and 0.05
   std::vector<std::optional<float>> momenta;
@@ -41,11 +42,11 @@ struct SearchSpace {
 // Returns the space for an algorithm. `given` has the algorithm, `complete` is the same job, complete and
 // valid, and `set` the values of --set. The steps are the same for all algorithms with the same kind of
 // optimizer, around the job's own if it has one, otherwise around 0.5 with SGD, and around the default with
-// other kinds. Only if the preset limits the step by the number of workers (Preset.step_times_workers), the
-// largest is the limit.
+// other kinds; beside them is that of the job or its preset. Only if the preset limits the step by the number
+// of workers (Preset.step_times_workers), the largest is the limit.
 SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job& set);
 
-// Returns the points of the space, from the smallest step.
+// Returns the points of the space: those of the job, then the others from the smallest step.
 std::vector<Hyperparameters> SearchGrid(const SearchSpace& space);
 
 // Sets a constant learning rate, after the job's warm-up.
@@ -95,7 +96,8 @@ absl::StatusOr<v1::Job> JobWithShare(const CompareOptions& options, const v1::Jo
 struct PlannedSearch {
   std::string algorithm;
   int workers = 1;
-  std::vector<Hyperparameters> trials;  // those that the algorithm supports; at least two
+  // At least two that the algorithm supports. The first, of the job or its preset, is in every rung.
+  std::vector<Hyperparameters> trials;
   std::vector<Rung> rungs;
 };
 

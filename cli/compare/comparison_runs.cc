@@ -53,7 +53,8 @@ absl::Status ComparisonRuns::Search() {
     searches.push_back({absl::StrCat(one.algorithm, ", ", Plural(one.workers, "worker")), one.rungs,
                         [this, &one](int trial, int rung, double share) {
                           return PlanTrial(options_, given_, one, trial, rung, share);
-                        }});
+                        },
+                        0});
   }
   *streams_.out << "searching for " << Plural(planned.size(), "learning rate") << ", which costs as much as "
                 << Plural(std::llround(cost), "more run") << "; --search=none keeps those of the job\n"

@@ -59,6 +59,9 @@ float FloatOf(const google::protobuf::Message& message, const std::string& name)
   return message.GetReflection()->GetFloat(message, message.GetDescriptor()->FindFieldByName(name));
 }
 
+// 0.005, not 0.004999999: rates have four digits, as reports show them.
+float Rounded(double rate) { return std::strtof(Short(rate, 4).c_str(), nullptr); }
+
 void SetFloat(const std::string& name, float value, google::protobuf::Message* message) {
   message->GetReflection()->SetFloat(message, message->GetDescriptor()->FindFieldByName(name), value);
 }
@@ -105,7 +108,7 @@ SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job
   v1::Job all = complete, own = given, fixed = set;
   const ContributionKind& kind = KindOf(complete.algorithm().contribution());
   const google::protobuf::Message& with_rate = *kind.learning_rate_of(&all);
-  SearchSpace space;
+  SearchSpace space{.own = HyperparametersOf(complete)};
   space.learning_rate = FindFloat(*kind.learning_rate_of(&fixed), "learning_rate");
   const std::optional<float> momentum = FindFloat(*kind.momentum_of(&fixed), "momentum");
   if (!HasMomentum(*kind.momentum_of(&all))) {
@@ -128,17 +131,18 @@ SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job
 }
 
 std::vector<Hyperparameters> SearchGrid(const SearchSpace& space) {
-  std::vector<Hyperparameters> grid;
+  std::vector<Hyperparameters> grid = {space.own};
+  const auto add = [&](float rate, std::optional<float> momentum) {
+    const bool is_own = momentum == space.own.momentum && Rounded(rate) == Rounded(space.own.learning_rate);
+    if (!is_own) grid.push_back({rate, momentum});
+  };
   for (const std::optional<float>& momentum : space.momenta) {
     if (space.learning_rate.has_value()) {
-      grid.push_back({*space.learning_rate, momentum});
+      add(*space.learning_rate, momentum);
       continue;
     }
-    // 0.005, not 0.004999999: rates have four digits, as reports show them.
-    for (const double share : kSteps) {
-      const double rate = space.largest_step * share * (1 - momentum.value_or(0));
-      grid.push_back({std::strtof(Short(rate, 4).c_str(), nullptr), momentum});
-    }
+    for (const double share : kSteps)
+      add(Rounded(space.largest_step * share * (1 - momentum.value_or(0))), momentum);
   }
   return grid;
 }

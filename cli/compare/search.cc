@@ -20,7 +20,7 @@ namespace {
 class OpenSearch {
  public:
   OpenSearch(const Search& search, Promotion promotion, const CompareDirectory& directory)
-      : search_(search), halving_(search.rungs, promotion), directory_(directory) {}
+      : search_(search), halving_(search.rungs, promotion, search.kept), directory_(directory) {}
 
   // Returns the runs that may begin and are not done. Those that are done end here, the best first: in any
   // other order a trial might continue that is not among the best.

@@ -23,6 +23,7 @@ struct Search {
   std::vector<Rung> rungs;
   // Returns the run of a trial. A trial whose job is not valid, which is an error, loses.
   std::function<absl::StatusOr<PlannedRun>(int trial, int rung, double share)> plan;
+  int kept = -1;  // as that of Halving
 };
 
 struct SearchResult {

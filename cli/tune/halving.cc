@@ -20,6 +20,10 @@ constexpr int kDigits = 4;
 
 bool IsFinite(const TrialScore& score) { return std::isfinite(score.first) && std::isfinite(score.second); }
 
+bool Contains(const std::vector<int>& trials, int trial) {
+  return std::find(trials.begin(), trials.end(), trial) != trials.end();
+}
+
 // Returns the digits of `index` in a base, mirrored behind the point.
 double Mirrored(int index, int base) {
   double value = 0, digit = 1.0 / base;
@@ -100,8 +104,12 @@ std::vector<int> BestTrials(const std::vector<int>& trials,
   return best;
 }
 
-Halving::Halving(std::vector<Rung> rungs, Promotion promotion)
-    : rungs_(std::move(rungs)), promotion_(promotion), begun_(rungs_.size()), ended_(rungs_.size()) {
+Halving::Halving(std::vector<Rung> rungs, Promotion promotion, int kept)
+    : rungs_(std::move(rungs)),
+      promotion_(promotion),
+      kept_(kept),
+      begun_(rungs_.size()),
+      ended_(rungs_.size()) {
   for (size_t i = 0; i < rungs_.size(); ++i) begun_[i].rung = rungs_[i];
 }
 
@@ -113,9 +121,16 @@ std::vector<int> Halving::Candidates(int rung) const {
   }
   const RungResult& below = begun_[rung - 1];
   const int ended = ended_[rung - 1];
-  if (promotion_ == Promotion::kAtOnce) return BestTrials(below.trials, below.scores, ended / kHalvingFactor);
-  if (ended < static_cast<int>(below.trials.size())) return {};
-  return BestTrials(below.trials, below.scores, rungs_[rung].trials);
+  const bool at_once = promotion_ == Promotion::kAtOnce;
+  if (!at_once && ended < static_cast<int>(below.trials.size())) return {};
+  const int places = at_once ? ended / kHalvingFactor : rungs_[rung].trials;
+  const std::vector<int> order =
+      BestTrials(below.trials, below.scores, static_cast<int>(below.trials.size()));
+  std::vector<int> best(order.begin(), order.begin() + std::min(order.size(), static_cast<size_t>(places)));
+  if (best.empty() || !Contains(order, kept_) || Contains(best, kept_)) return best;
+  if (best.size() > 1) best.pop_back();
+  best.push_back(kept_);
+  return best;
 }
 
 std::vector<TrialRun> Halving::NextRuns() {
@@ -123,7 +138,7 @@ std::vector<TrialRun> Halving::NextRuns() {
   for (int rung = 0; rung < static_cast<int>(rungs_.size()); ++rung) {
     RungResult& begun = begun_[rung];
     for (const int trial : Candidates(rung)) {
-      if (std::find(begun.trials.begin(), begun.trials.end(), trial) != begun.trials.end()) continue;
+      if (Contains(begun.trials, trial)) continue;
       begun.trials.push_back(trial);
       begun.scores.emplace_back();
       next.push_back({trial, rung});

@@ -81,7 +81,9 @@ struct TrialRun {
 // and nothing is next.
 class Halving {
  public:
-  Halving(std::vector<Rung> rungs, Promotion promotion);
+  // `kept` is a trial that takes the last of several places in the next rung if it is not among the best, so
+  // that the result is at least as good in the last rung; -1: none. It too needs a score to continue.
+  Halving(std::vector<Rung> rungs, Promotion promotion, int kept = -1);
 
   // Returns the runs that may begin now, each of them once.
   std::vector<TrialRun> NextRuns();
@@ -97,6 +99,7 @@ class Halving {
 
   const std::vector<Rung> rungs_;
   const Promotion promotion_;
+  const int kept_;
   std::vector<RungResult> begun_;  // the trials of each rung that have begun
   std::vector<int> ended_;         // how many of them have ended
 };

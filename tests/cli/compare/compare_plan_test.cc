@@ -147,7 +147,7 @@ TEST(PlanSearches, EachAlgorithmWithEachNumberOfWorkersAtTheCostOfARun) {
   ASSERT_EQ(searches.size(), 4u);
   std::set<std::string> directories;
   for (const PlannedSearch& search : searches) {
-    EXPECT_EQ(search.trials.size(), 10u) << search.algorithm;
+    EXPECT_EQ(search.trials.size(), search.algorithm == "sync" ? 10u : 11u) << search.algorithm;
     double samples = 0;
     for (int rung = 0; rung < static_cast<int>(search.rungs.size()); ++rung) {
       for (int trial = 0; trial < search.rungs[rung].trials; ++trial) {
@@ -162,7 +162,7 @@ TEST(PlanSearches, EachAlgorithmWithEachNumberOfWorkersAtTheCostOfARun) {
     }
     EXPECT_NEAR(samples, 120000, 20);
   }
-  EXPECT_EQ(directories.size(), 4u * (10 + 3));
+  EXPECT_EQ(directories.size(), 4u * (10 + 3) + 2) << "downpour's own rate is not one of the ten";
   EXPECT_THAT(directories, ::testing::Contains("search/downpour-4-workers-trial-3-rung-1"));
 }
 
@@ -172,6 +172,7 @@ TEST(PlanSearches, LeavesOutWhatAnAlgorithmDoesNotSupport) {
   const std::vector<PlannedSearch> searches = Searches(options);
   ASSERT_EQ(searches.size(), 3u) << "hybrid needs two workers";
   for (const Hyperparameters& trial : searches[0].trials) EXPECT_EQ(trial.momentum, 0.9f);
+  EXPECT_EQ(searches[0].trials[0].learning_rate, 0.03f) << "the preset's own comes first";
 }
 
 TEST(PlanSearches, NoneIfThereIsNothingToFind) {

@@ -174,20 +174,20 @@ TEST_F(CompareTest, ABudgetInSecondsStopsEachRunAndThatIsItsEnd) {
   EXPECT_THAT(Trained(), ElementsAre()) << "stopped by its budget it is done";
 }
 
-TEST_F(CompareTest, SearchTakesTheBestTrialAndIsNotRepeated) {
+TEST_F(CompareTest, SearchTakesThePresetsOwnTrialIfNoneIsBetterAndIsNotRepeated) {
   options_.algorithms = {"downpour"};
   options_.seeds = 1;
   options_.search = SearchKind::kHalving;
   EXPECT_EQ(Compare(), 0) << err_.str();
-  EXPECT_EQ(Trained().size(), 10u + 3u + 1u);
-  ASSERT_EQ(Report()["search"].size(), 13u);
+  EXPECT_EQ(Trained().size(), 11u + 3u + 1u);
+  ASSERT_EQ(Report()["search"].size(), 14u);
   // All have the same score, and the first is chosen.
-  EXPECT_TRUE(Report()["search"][10]["chosen"].get<bool>());
-  EXPECT_EQ(Report()["search"][10]["seed"], 2);
-  EXPECT_EQ(Report()["standings"][0]["momentum"], 0);
-  EXPECT_NEAR(Report()["standings"][0]["learning_rate"].get<double>(), 0.1, 1e-6);
+  EXPECT_TRUE(Report()["search"][11]["chosen"].get<bool>());
+  EXPECT_EQ(Report()["search"][11]["seed"], 2);
+  EXPECT_NEAR(Report()["standings"][0]["momentum"].get<double>(), 0.8, 1e-6);
+  EXPECT_NEAR(Report()["standings"][0]["learning_rate"].get<double>(), 0.03, 1e-6);
   EXPECT_NEAR(Report()["standings"][0]["search_cost"].get<double>(), 1, 1e-9);
-  EXPECT_THAT(out_.str(), HasSubstr("downpour, 1 worker, learning rate 0.1, momentum 0: 50.00 %"));
+  EXPECT_THAT(out_.str(), HasSubstr("downpour, 1 worker, learning rate 0.03, momentum 0.8: 50.00 %"));
   EXPECT_THAT(Report()["answer"]["sentence"].get<std::string>(), Not(HasSubstr("not tuned")));
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre());
@@ -199,7 +199,7 @@ TEST_F(CompareTest, TrialsThatFailLoseAndIfAllDoTheRateIsThePresets) {
   options_.search = SearchKind::kHalving;
   Worker("case $RUN in */search/*) echo diverged; exit 1;; esac; touch $RUN/finish");
   EXPECT_EQ(Compare(), 0) << err_.str();
-  EXPECT_EQ(Trained().size(), 10u + 1u);
+  EXPECT_EQ(Trained().size(), 11u + 1u);
   for (const auto& trial : Report()["search"]) EXPECT_FALSE(trial["chosen"].get<bool>());
   EXPECT_NEAR(Report()["standings"][0]["learning_rate"].get<double>(), 0.03, 1e-6);
 }

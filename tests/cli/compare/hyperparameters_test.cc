@@ -1,3 +1,6 @@
+#include <set>
+#include <utility>
+
 #include "cli/compare/compare_plan.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
@@ -7,13 +10,13 @@
 namespace catchment {
 namespace {
 
-v1::Job JobWith(const std::string& preset) {
-  v1::Job job;
+v1::Job JobWith(const std::string& preset, int workers = 4, const v1::Job& more = {}) {
+  v1::Job job = more;
   job.mutable_model()->add_layers()->mutable_flatten();
   job.mutable_model()->add_layers()->mutable_dense()->set_units(10);
   job.mutable_data()->mutable_drawn_digits();
   job.mutable_algorithm()->set_preset(preset);
-  job.set_workers(4);
+  job.set_workers(workers);
   const auto complete = FillDefaultsAndValidate(job);
   EXPECT_TRUE(complete.ok()) << complete.status();
   return complete.value_or(v1::Job());
@@ -26,63 +29,65 @@ std::vector<Hyperparameters> GridOf(const std::string& preset, int workers, cons
   EXPECT_TRUE(ParseText(set, "set", "", &fixed).ok());
   given.MergeFrom(fixed);
   given.mutable_algorithm()->set_preset(preset);
-  v1::Job complete = JobWith(preset);
-  complete.set_workers(workers);
-  return SearchGrid(SpaceOf(given, complete, fixed));
+  return SearchGrid(SpaceOf(given, JobWith(preset, workers, given), fixed));
 }
 
-// An algorithm must not win because its preset is nearer to the optimum.
-TEST(SearchGrid, IsTheSameForAllAlgorithmsWithSgd) {
-  const std::vector<Hyperparameters> grid = GridOf("sync", 4);
-  ASSERT_EQ(grid.size(), 10u);
-  EXPECT_FLOAT_EQ(grid[0].learning_rate, 0.1f);
-  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.5f);
-  EXPECT_FLOAT_EQ(grid[4].learning_rate, 2);
-  EXPECT_EQ(grid[4].momentum, 0.0f);
-  EXPECT_FLOAT_EQ(grid[5].learning_rate, 0.01f);
-  EXPECT_FLOAT_EQ(grid[7].learning_rate, 0.05f);
-  EXPECT_EQ(grid[7].momentum, 0.9f);
-  for (const char* preset : {"downpour", "easgd", "dana", "gem", "local_sgd"}) {
-    const std::vector<Hyperparameters> other = GridOf(preset, 4);
-    ASSERT_EQ(other.size(), grid.size()) << preset;
-    for (size_t i = 0; i < grid.size(); ++i) {
-      EXPECT_EQ(other[i].learning_rate, grid[i].learning_rate) << preset;
-      EXPECT_EQ(other[i].momentum, grid[i].momentum) << preset;
-    }
+// Rates with momenta.
+using Points = std::set<std::pair<float, float>>;
+
+Points PointsOf(const std::vector<Hyperparameters>& grid) {
+  Points points;
+  for (const Hyperparameters& point : grid) points.insert({point.learning_rate, point.momentum.value_or(0)});
+  EXPECT_EQ(points.size(), grid.size()) << "none is tried twice";
+  return points;
+}
+
+// An algorithm must not win because its preset is nearer to the optimum, nor lose to its own preset.
+TEST(SearchGrid, IsTheSameForAllAlgorithmsWithSgdBesideThePresetsOwnRate) {
+  const Points common = {{0.1f, 0},     {0.2f, 0},     {0.5f, 0},     {1, 0},       {2, 0},
+                         {0.01f, 0.9f}, {0.02f, 0.9f}, {0.05f, 0.9f}, {0.1f, 0.9f}, {0.2f, 0.9f}};
+  for (const char* preset : {"sync", "downpour", "staleness_aware", "easgd", "dana", "gem", "local_sgd"}) {
+    const std::vector<Hyperparameters> grid = GridOf(preset, 4);
+    const Hyperparameters own = HyperparametersOf(JobWith(preset));
+    EXPECT_EQ(grid.front().learning_rate, own.learning_rate) << preset;
+    EXPECT_EQ(grid.front().momentum, own.momentum) << preset;
+    Points expected = common;
+    expected.insert({own.learning_rate, own.momentum.value_or(0)});
+    EXPECT_EQ(PointsOf(grid), expected) << preset;
   }
 }
 
 TEST(SearchGrid, OfAnOptimizerWithoutMomentumIsAroundItsDefault) {
   const std::vector<Hyperparameters> grid = GridOf("diloco", 4);
-  ASSERT_EQ(grid.size(), 5u);
-  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.001f);
-  EXPECT_FALSE(grid[2].momentum.has_value());
+  EXPECT_EQ(PointsOf(grid), (Points{{0.0002f, 0}, {0.0004f, 0}, {0.001f, 0}, {0.002f, 0}, {0.004f, 0}}));
+  EXPECT_EQ(grid.front().learning_rate, 0.002f) << "of the preset";
+  EXPECT_FALSE(grid.front().momentum.has_value());
 }
 
 TEST(SearchGrid, IsAroundTheLearningRateOfTheJob) {
-  const std::vector<Hyperparameters> grid =
-      GridOf("sync", 4, "optimizer { learning_rate: 0.02 momentum: 0.8 }");
-  ASSERT_EQ(grid.size(), 10u);
-  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.1f) << "the step of the job, without momentum";
+  const Points points = PointsOf(GridOf("sync", 4, "optimizer { learning_rate: 0.02 momentum: 0.8 }"));
+  EXPECT_EQ(points.size(), 11u);
+  EXPECT_TRUE(points.count({0.02f, 0.8f})) << "that of the job";
+  EXPECT_TRUE(points.count({0.1f, 0})) << "the step of the job, without momentum";
+  EXPECT_TRUE(points.count({0.01f, 0.9f})) << "the same";
 }
 
 TEST(SearchGrid, EndsAtThePresetsLimitForTheWorkers) {
   const std::vector<Hyperparameters> grid = GridOf("downpour", 40);
-  EXPECT_EQ(grid.size(), 10u);
-  EXPECT_FLOAT_EQ(grid[4].learning_rate, 0.01f) << "0.4 / 40";
+  ASSERT_EQ(grid.size(), 10u);
+  EXPECT_FLOAT_EQ(grid[0].learning_rate, 0.01f) << "0.4 / 40, that of the preset";
+  EXPECT_FLOAT_EQ(grid[4].learning_rate, 0.005f);
   EXPECT_FLOAT_EQ(grid[9].learning_rate, 0.001f);
-  EXPECT_FLOAT_EQ(GridOf("sync", 40)[4].learning_rate, 2) << "nothing is stale";
+  EXPECT_TRUE(PointsOf(GridOf("sync", 40)).count({2, 0})) << "nothing is stale";
 }
 
 TEST(SearchGrid, KeepsTheValuesOfSet) {
   const std::vector<Hyperparameters> rate = GridOf("sync", 4, "", "optimizer { learning_rate: 0.125 }");
   ASSERT_EQ(rate.size(), 2u);
-  EXPECT_EQ(rate[0].learning_rate, 0.125f);
-  EXPECT_EQ(rate[1].learning_rate, 0.125f);
-  EXPECT_EQ(rate[1].momentum, 0.9f);
+  EXPECT_EQ(PointsOf(rate), (Points{{0.125f, 0}, {0.125f, 0.9f}}));
   const std::vector<Hyperparameters> momentum = GridOf("sync", 4, "", "optimizer { momentum: 0.5 }");
-  EXPECT_EQ(momentum.size(), 5u);
-  EXPECT_EQ(momentum[0].momentum, 0.5f);
+  EXPECT_EQ(momentum.size(), 5u) << "the rate of the preset is one of them";
+  for (const Hyperparameters& point : momentum) EXPECT_EQ(point.momentum, 0.5f);
   EXPECT_EQ(GridOf("sync", 4, "", "optimizer { learning_rate: 1 momentum: 0.5 }").size(), 1u);
 }
 

@@ -248,7 +248,7 @@ TEST_F(SlurmLauncherTest, ATrialGoesOnWhileOthersOfItsRungTrain) {
 esac)");
   ASSERT_TRUE(Launch().ok()) << out_.str();
   const std::vector<std::string> submitted = Submitted();
-  EXPECT_EQ(submitted.size(), 10u + 3u + 1u);
+  EXPECT_EQ(submitted.size(), 11u + 3u + 1u);
   EXPECT_EQ(submitted.back(), "downpour-2-workers-seed-1");
   EXPECT_THAT(out_.str(),
               AllOf(HasSubstr("downpour, 2 workers, rung 1: "), HasSubstr("downpour, 2 workers, rung 2: ")));

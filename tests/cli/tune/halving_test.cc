@@ -62,8 +62,8 @@ TEST(BestTrials, KeepsNoneThatFailed) {
 // the open runs ends next; null: they end in their order.
 template <typename Score>
 HalvingResult Halve(const std::vector<Rung>& rungs, const Score& score,
-                    Promotion promotion = Promotion::kRungByRung, Random* random = nullptr) {
-  Halving halving(rungs, promotion);
+                    Promotion promotion = Promotion::kRungByRung, Random* random = nullptr, int kept = -1) {
+  Halving halving(rungs, promotion, kept);
   std::vector<TrialRun> open = halving.NextRuns();
   while (!open.empty()) {
     const auto ending = open.begin() + (random == nullptr ? 0 : random->Below(open.size()));
@@ -162,6 +162,35 @@ TEST(Halving, AtOnceTheBestOfEachRungGoOnInAnyOrderAndFewMore) {
   }
   EXPECT_GT(runs, CostOf(rungs));
   EXPECT_LT(runs, 1.6 * CostOf(rungs));
+}
+
+TEST(Halving, ATrialThatIsKeptIsComparedInTheLastRung) {
+  // Trial 5 is the worst of the first rung, and the best of the last.
+  const auto score = [](int rung, double, int trial) {
+    return std::optional(TrialScore(trial != 5 ? 0.1 * trial : rung == 0 ? -1 : 2, 0));
+  };
+  for (const Promotion promotion : {Promotion::kRungByRung, Promotion::kAtOnce}) {
+    for (int seed = 1; seed < 20; ++seed) {
+      Random random(seed);
+      EXPECT_EQ(Halve(PlanRungs(9), score, promotion, &random, 5).best, 5);
+      EXPECT_EQ(Halve(PlanRungsThatCost(11, 1), score, promotion, &random, 5).best, 5);
+      EXPECT_EQ(Halve(PlanRungsThatCost(11, 1), score, promotion, &random).best, 10);
+    }
+  }
+  const HalvingResult result = Halve(PlanRungsThatCost(11, 1), score, Promotion::kRungByRung, nullptr, 5);
+  EXPECT_THAT(result.rungs[1].trials, ElementsAre(10, 9, 5));
+}
+
+TEST(Halving, ATrialThatIsKeptLosesIfItFailsOrAnotherIsBetterInTheLastRung) {
+  const auto failed = [](int, double, int trial) {
+    return trial == 5 ? std::nullopt : std::optional(TrialScore(trial, 0));
+  };
+  EXPECT_THAT(Halve(PlanRungsThatCost(9, 1), failed, Promotion::kRungByRung, nullptr, 5).rungs[1].trials,
+              ElementsAre(8, 7, 6));
+  const auto worse = [](int, double, int trial) { return std::optional(TrialScore(trial, 0)); };
+  const HalvingResult result = Halve(PlanRungs(9), worse, Promotion::kRungByRung, nullptr, 0);
+  EXPECT_EQ(result.best, 8);
+  EXPECT_THAT(result.rungs[2].trials, ElementsAre(8, 0)) << "there is one place in the last rung";
 }
 
 // The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget:
