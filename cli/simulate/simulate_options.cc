@@ -101,8 +101,7 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
       },
       "2h:30s: each worker is lost at random, after two hours on average, and returns 30 seconds later. With "
       ":hang its connections stay open until then. A synthetic model then runs until each worker has failed "
-      "four "
-      "times on average, unless --budget or --set says otherwise. Default: none.");
+      "four times on average, unless --budget or --set says otherwise. Default: none.");
   flags->AddParsed(
       "gradient", "job|quadratic:CONDITION:NOISE",
       [o](const std::string& text) {
