@@ -146,15 +146,14 @@ void PlanLedger::SetLeaving(uint64_t holder) {
 
 uint64_t PlanLedger::Return(uint64_t holder, uint64_t begun) {
   const auto found = holders_.find(holder);
+  // The holder's steps before the plan. With fragments it has begun steps of several plans.
+  uint64_t before = found == holders_.end() ? 0 : found->second.done_steps;
   uint64_t repeated = 0;
   for (Plan& plan : plans_) {
     for (uint64_t rank = 0; rank < plan.participants.size(); ++rank) {
       if (plan.participants[rank].holder != holder || plan.participants[rank].gone) continue;
-      // `before` counts the steps before the plan that the holder was working on.
-      const bool current = found != holders_.end() && found->second.done < found->second.leases.size() &&
-                           found->second.leases[found->second.done] == plan.first_step;
-      const uint64_t before = current ? found->second.done_steps : begun;
       repeated += ReturnShare(&plan, rank, begun - std::min(begun, before));
+      if (plan.participants[rank].done < plan.steps.size()) before += plan.steps.size();
     }
   }
   holders_.erase(holder);

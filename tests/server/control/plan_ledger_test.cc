@@ -211,14 +211,19 @@ TEST(PlanLedgerTest, GivenBackSamplesAreDealtFirst) {
   EXPECT_EQ(next[1], (Step{{0, 96, 100}}));
 }
 
+// With fragments, steps of two plans may have reached only some blocks.
 TEST(PlanLedgerTest, SaysWhichSamplesOfALostWorkerPartOfTheBlocksHave) {
-  PlanLedger ledger(PaceFor(2, 4, 2), Epochs(1, 1000), 1000, {});
-  const std::vector<uint64_t> members = Members(2);
-  AssignAll(&ledger, members);
-  FinishAll(&ledger, members);
-  AssignAll(&ledger, members);
-  ledger.MarkDone(members[1], 16 + 4);
-  EXPECT_EQ(ledger.Return(members[1], 16 + 6), 8u) << "two steps of four samples";
+  for (uint64_t done = 0; done <= 32; ++done) {
+    for (uint64_t begun = done; begun <= 32; ++begun) {
+      PlanLedger ledger(PaceFor(2, 4, 2), Epochs(1, 1000), 1000, {});
+      const std::vector<uint64_t> members = Members(2);
+      AssignAll(&ledger, members);
+      AssignAll(&ledger, members);
+      ledger.MarkDone(members[1], done);
+      EXPECT_EQ(ledger.Return(members[1], begun), 4 * (begun - done))
+          << done << " done, " << begun << " begun";
+    }
+  }
 }
 
 // Between the moment when a worker is lost and the moment when all servers have said what they have of it,

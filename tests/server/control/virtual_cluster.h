@@ -114,7 +114,12 @@ class VirtualCluster {
       }
       ASSERT_EQ(times.size(), options_.job.epochs * options_.samples)
           << "a shard of the last checkpoint lacks samples";
-      for (const auto& [sample, count] : times) more_than_once_ += count > 1;
+      uint64_t again = 0;
+      for (const auto& [sample, count] : times) {
+        more_than_once_ += count > 1;
+        again += count - 1;
+      }
+      EXPECT_LE(again, last_.repeated_samples()) << "samples were trained again without being counted";
     }
   }
   // Returns the samples, of all servers together, that are in more than one contribution, after
