@@ -1,6 +1,6 @@
-// catchment_server: holds one shard of a job's weights. The server with --index=0 is also the job's master.
-// A gradient passes through edge/train_stream.h, shard/shard.h, shard/gate.h, a rule in shard/, and optim/;
-// calls of the master pass through edge/master_service.h, master/master_host.h and master/master.h.
+// catchment_server: holds one shard of a job's weights. The server with --index=0 is also the job's master. A
+// gradient passes through edge/train_stream.h, shard/shard.h, shard/gate.h, a rule in rules/, and optim/;
+// calls of the master pass through edge/master_service.h, host/master_host.h and control/master.h.
 #include <glog/logging.h>
 
 #include "absl/status/statusor.h"

@@ -11,7 +11,7 @@ namespace catchment {
 
 // The version in Hello and in every registration. Version 2 added ids of runs and of server processes,
 // version 3 Block.steps, version 4 Aborted for a worker that has to register again, version 5 servers that
-// begin again from a checkpoint, version 6 tokens of registrations.
+// begin again from a checkpoint, version 6 tokens of registrations, version 7 lanes for fragments.
 inline constexpr uint32_t kProtocolVersion = 7;
 // The metadata key of the serialized Hello.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
