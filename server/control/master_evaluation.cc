@@ -20,6 +20,10 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
   RETURN_IF_ERROR(member.status());
   // An evaluator that asks for the next evaluation has sent the weights of the last one, or has given up.
   if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
+  // Another evaluation now would score the weights that the final one will score, or nearly so.
+  if (state_machine_.awaits_last_checkpoint() && !state_machine_.stop_requested()) {
+    return v1::GetEvaluationReply();
+  }
   return evaluations_.Current(
       {ledger_ == nullptr ? 0 : ledger_->done_samples(), state_machine_.trained_seconds(clock_->Now())});
 }

@@ -116,6 +116,12 @@ def read_weights(path):
     return tensors
 
 
+def read_metrics(out):
+    """Returns the lines of a job's metrics.jsonl."""
+    with open(out + "/metrics.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
 def count(weights, epochs):
     """Returns how many applications of samples are missing, how many there are more than once in an epoch,
     over all copies, and the largest number of such in a copy. Raises ValueError if a weight is not a

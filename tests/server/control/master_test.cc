@@ -1569,6 +1569,7 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   Exchange();
   EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 1u);
   while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+  EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 0u) << "the final one follows";
   Leave(worker);
   Exchange();
   Exchange();
