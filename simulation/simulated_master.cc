@@ -149,8 +149,12 @@ void SimulatedMaster::CarryOut(Effects effects) {
   for (ServerCommand& command : effects.commands) Send(std::move(command));
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
     loop_->OnCheckpointWritten(checkpoint, absl::OkStatus());
+  const Master& master = loop_->master();
+  if (master.total_samples() > 0 &&
+      master.done_samples() >= 0.9 * static_cast<double>(master.total_samples()))
+    options_.goodput->ComeNearEnd();
   const double now = events_.Now();
-  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(loop_->master().done_samples(), now))) {
+  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(master.done_samples(), now))) {
     status_.Update(outputs_->MaybeWriteMetrics(Status(), now));
   }
   if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
@@ -162,6 +166,7 @@ void SimulatedMaster::CarryOut(Effects effects) {
   if (const double seconds = status.wall_seconds(); seconds > 0) {
     facts.goodput = options_.goodput->merged_seconds() / (seconds * options_.job.workers());
     facts.uptime = options_.goodput->up_seconds() / seconds;
+    facts.busiest_second_bytes = options_.goodput->busiest_second_bytes();
   }
   status_.Update(outputs_->WriteSummary(options_.job, status, facts));
   loop_->OnOutputsWritten(absl::OkStatus());

@@ -25,9 +25,9 @@ class SimulatedMaster {
   struct Options {
     v1::Job job;
     std::string out_dir;
-    double seconds = 0;                // ends training after this time; 0: at the job's budget
-    std::string end_reason;            // why it then ended
-    const Goodput* goodput = nullptr;  // outlives the master
+    double seconds = 0;          // ends training after this time; 0: at the job's budget
+    std::string end_reason;      // why it then ended
+    Goodput* goodput = nullptr;  // outlives the master
   };
   // All pointers outlive the master.
   static absl::StatusOr<std::unique_ptr<SimulatedMaster>> Create(Options options, SimulatedServers* servers,

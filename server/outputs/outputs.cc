@@ -236,6 +236,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   if (status.energy_hosts() > 0) summary["energy_hosts"] = status.energy_hosts();
   if (facts.goodput) summary["goodput"] = *facts.goodput;
   if (facts.uptime) summary["uptime"] = *facts.uptime;
+  if (facts.busiest_second_bytes) summary["busiest_second_bytes"] = *facts.busiest_second_bytes;
   AddAsynchrony(status, &summary);
   AddQuorum(status, &summary);
   const std::optional<QuorumTotal> quorum = TotalQuorum(status);

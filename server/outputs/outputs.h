@@ -54,6 +54,7 @@ class Outputs {
     // Of a simulation (simulation/goodput.h); absent: not measured.
     std::optional<double> goodput;
     std::optional<double> uptime;
+    std::optional<uint64_t> busiest_second_bytes;
   };
   absl::Status WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts);
 

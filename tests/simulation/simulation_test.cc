@@ -195,6 +195,14 @@ TEST(SimulationTest, SamplesOfWorkersThatFailAreTrainedByOthers) {
   }
 }
 
+// Runs a job, and returns its summary.json.
+nlohmann::json SummaryOf(const v1::Job& job, SimulationOptions options) {
+  options.out_dir = std::string(getenv("TEST_TMPDIR")) + "/summary";
+  std::filesystem::remove_all(options.out_dir);
+  RunJob(job, options);
+  return nlohmann::json::parse(ReadAll(options.out_dir + "/summary.json"));
+}
+
 // The goodput and the uptime of a job whose workers fail.
 struct Shares {
   double goodput = 0;
@@ -203,10 +211,7 @@ struct Shares {
 Shares SharesOf(const v1::Job& job, const FailureModel& failures) {
   SimulationOptions options = Constant();
   options.failures = failures;
-  options.out_dir = std::string(getenv("TEST_TMPDIR")) + "/goodput";
-  std::filesystem::remove_all(options.out_dir);
-  RunJob(job, options);
-  const auto summary = nlohmann::json::parse(ReadAll(options.out_dir + "/summary.json"));
+  const nlohmann::json summary = SummaryOf(job, options);
   return {summary["goodput"].get<double>(), summary["uptime"].get<double>()};
 }
 
@@ -218,6 +223,27 @@ TEST(SimulationTest, WithoutFailuresNearlyAllStepsAreInUpdates) {
     EXPECT_LE(shares.goodput, 1);
     EXPECT_GT(shares.uptime, 0.98);
     EXPECT_LE(shares.uptime, 1);
+  }
+}
+
+// Equally fast workers send at the same moments: all of the model every 24 steps, or a fragment of it.
+TEST(SimulationTest, FragmentsDivideTheBytesOfTheBusiestSecond) {
+  SimulationOptions options = Constant();
+  options.step->mean = 1;
+  const auto busiest = [&](const char* preset, const std::string& fields) {
+    const v1::Job job = Parse(absl::StrCat(
+        "model { synthetic { parameters: 48000 } } data { synthetic { samples: 100000 } } block_kib: 1 "
+        "algorithm { preset: '",
+        preset, "' contribution { pseudo_gradient { local_steps: 24 ", fields,
+        "} } } workers: 4 batch_size: 10 samples: 40000"));
+    return SummaryOf(job, options)["busiest_second_bytes"].get<double>();
+  };
+  constexpr double kModel = 4 * 4 * 48000;  // of 4 workers
+  EXPECT_EQ(busiest("diloco", ""), kModel);
+  for (const int fragments : {4, 12, 24}) {
+    const std::string count = absl::StrCat("fragments: ", fragments);
+    EXPECT_NEAR(busiest("streaming_diloco", count), kModel / fragments, 0.1 * kModel / fragments) << count;
+    EXPECT_NEAR(busiest("decoupled_diloco", count), kModel / fragments, 0.1 * kModel / fragments) << count;
   }
 }
 
