@@ -224,8 +224,8 @@ v1::RegisterServerReply JobServers::Accept(const v1::RegisterServerRequest& requ
     const size_t standby = StandbyOf(request.index());
     reply.set_restore_from(servers_[standby].address);
     reply.set_restore_epoch(++servers_[request.index()].offered_epoch);
-    LOG(INFO) << "server " << request.index() << " was started again, and restores its shard from server "
-              << standby;
+    master_.AddEvent(absl::StrCat("server ", request.index(),
+                                  " was started again, and restores its shard from server ", standby));
   } else if (MustBeginAgain(request)) {
     history_.NoteLostVersion(request.version());
     reply.set_go_back(true);
@@ -250,7 +250,7 @@ void JobServers::Admit(const v1::RegisterServerRequest& request) {
   Server& server = servers_[request.index()];
   if (server.instance == request.server_instance()) return;
   if (server.address.empty()) {
-    LOG(INFO) << "server " << request.index() << " is at " << request.address();
+    master_.AddEvent(absl::StrCat("server ", request.index(), " is at ", request.address()));
     server.address = request.address();
   } else if (request.epoch() > server.epoch) {
     OnRestored(request);

@@ -18,13 +18,17 @@
 namespace catchment {
 namespace {
 
-// Replaces the hosts and numbers of processes, and sorts members that leave one after the other: each of them
-// leaves as soon as it has heard that it is done, in no particular order.
+// Replaces hosts, numbers of processes and addresses, and sorts members that leave one after the other: each
+// of them leaves as soon as it has heard that it is done, in no particular order.
 template <typename Events>
 std::vector<std::string> Comparable(const Events& events) {
   static const std::regex* const process = new std::regex(R"(\([^()]*:\d+\))");
+  static const std::regex* const address = new std::regex(R"( is at .*)");
   std::vector<std::string> texts;
-  for (const std::string& event : events) texts.push_back(std::regex_replace(event, *process, "(process)"));
+  for (const std::string& event : events) {
+    texts.push_back(std::regex_replace(event, *process, "(process)"));
+    texts.back() = std::regex_replace(texts.back(), *address, " is at ADDRESS");
+  }
   const auto leaves = [](const std::string& text) { return absl::StrContains(text, " left: "); };
   for (auto begin = texts.begin(); begin != texts.end();) {
     begin = std::find_if(begin, texts.end(), leaves);

@@ -139,9 +139,11 @@ TEST_F(SimulateTest, ContinuesWithTheRunsThatAreMissing) {
 }
 
 TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
+  testing::internal::CaptureStderr();
   const CommandOutcome outcome = Simulate(
       "out", {"--workers=100", "--step=exponential:50ms", "--straggler=2%:10x", "--straggler=1%steps:5x",
               "--gradient=quadratic:10:0.1", "--servers=2", "--failures=10s:1s", "--budget=samples:8000"});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "the log of simulated servers is not for people";
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto report = nlohmann::json::parse(Read("out/report.json"));
   EXPECT_EQ(report["runs"][0]["samples"], 8000);
