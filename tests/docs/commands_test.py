@@ -342,7 +342,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run("--budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
     ("docs/results/decoupled.md", r"catchment simulate examples/synthetic.*--out=(failures|link)",
      run("--budget=samples:4096")),
-    ("docs/results/decoupled.md", r"catchment simulate examples/mnist_mlp.*--out=accuracy",
+    ("docs/results/decoupled.md", r"catchment simulate examples/mnist_mlp.*--out=(accuracy|speeds)",
      run(f"{DIGITS} --seeds=1 --workers=2 --budget=samples:512")),
     ("docs/results/decoupled.md", r"python3 examples/python/gpt_two_sites\.py .*", two_sites),
     ("docs/results/decoupled.md", r"catchment compare --program=.*", program),
