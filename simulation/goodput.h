@@ -1,7 +1,7 @@
 // Measures how much of its time a simulated cluster spends on steps that its updates contain:
 //   goodput = seconds of local steps whose contributions are in updates / (workers * seconds of training)
 //   uptime  = the share of the time of training in which at least one worker computes
-// A contribution is in updates block by block: each block counts for its share of the weights. Beside them it
+// A contribution is in updates block by block: each block counts for its share of the weights. It also
 // measures the bytes that all workers begin to send in the busiest second, which the links must carry, except
 // in the last tenth of the budget: all fragments are sent together at the end.
 //
@@ -32,6 +32,8 @@ class Goodput {
     if (--computing_ == 0) up_ += clock_.Now() - since_;
   }
   void AddMerged(double seconds) { merged_ += seconds; }
+  // Called when a tenth of the budget is left.
+  void ComeNearEnd() { near_end_ = true; }
   // Called when a worker begins to send `bytes` of a contribution.
   void AddPushed(size_t bytes) {
     if (near_end_) return;
@@ -42,9 +44,6 @@ class Goodput {
   }
 
   double merged_seconds() const { return merged_; }
-  // Called when a tenth of the budget is left.
-  void ComeNearEnd() { near_end_ = true; }
-
   size_t busiest_second_bytes() const { return most_pushed_; }
   double up_seconds() const { return up_ + (computing_ > 0 ? clock_.Now() - since_ : 0); }
 

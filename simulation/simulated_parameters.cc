@@ -99,7 +99,7 @@ void SimulatedParameters::SendNext(const std::shared_ptr<Channel>& channel) {
   channel->sending = true;
   SimulatedServer* const server = servers_[channel->shard].get();
   const double bytes = WireBytes(payload);
-  if (payload > 0) options_.goodput->AddPushed(payload);
+  options_.goodput->AddPushed(payload);
   const bool answered = transfer.operation.kind != Operation::kPush;
   const int64_t values = layout_.block(channel->shard, block).size();
   const double handled = bytes + WireBytes(answered ? pull_.PayloadBytes(values) : 0);
