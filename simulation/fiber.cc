@@ -11,7 +11,7 @@ namespace {
 // The lowest value of a stack shows whether the stack was too small.
 constexpr uint64_t kLowest = 0x636174636d656e74;
 
-Fiber* running = nullptr;
+thread_local Fiber* running = nullptr;
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 // model (PassObserver). A simulated worker runs them unchanged on a fiber, which pauses where a real worker's
 // thread would block. A thread for each worker would do the same, but not for 10,000 workers.
 //
-// Threads: all fibers are created, resumed and destroyed on one thread.
+// Threads: a fiber is created, resumed and destroyed on one thread.
 #ifndef CATCHMENT_SIMULATION_FIBER_H_
 #define CATCHMENT_SIMULATION_FIBER_H_
 

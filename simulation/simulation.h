@@ -4,6 +4,8 @@
 //
 // The same job and options give the same bytes in the outputs, on the same machine; on another one, if the
 // kernels of the job's model give the same bits there.
+//
+// Threads: several simulations may run at once, each on a thread of its own.
 #ifndef CATCHMENT_SIMULATION_SIMULATION_H_
 #define CATCHMENT_SIMULATION_SIMULATION_H_
 

@@ -1,9 +1,12 @@
 #include "cli/advise/trials.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/job/job_facts.h"
@@ -11,7 +14,9 @@
 #include "cli/local/temporary_directory.h"
 #include "cli/watch/advice.h"
 #include "common/base/memory.h"
+#include "common/base/mutex.h"
 #include "common/base/noise_scale.h"
+#include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
@@ -150,6 +155,53 @@ bool SameTraining(const v1::Job& a, const v1::Job& b) {
          a.optimizer().SerializeAsString() == b.optimizer().SerializeAsString();
 }
 
+// A run of a trial, with the index of its seed.
+struct MissingRun {
+  Trial* trial;
+  size_t index;
+};
+
+// Makes room for the runs that these trials lack of `seeds`, and returns them.
+std::vector<MissingRun> Missing(const std::vector<Trial*>& trials, size_t seeds) {
+  std::vector<MissingRun> missing;
+  for (Trial* const trial : trials) {
+    for (size_t index = trial->runs.size(); index < seeds; ++index) missing.push_back({trial, index});
+    trial->runs.resize(std::max(seeds, trial->runs.size()));
+  }
+  return missing;
+}
+
+// Returns how many trials fit into memory and processors at once.
+int ThreadsOf(const Evidence& evidence, const Course& course) {
+  const int processors = AvailableProcessors();
+  if (course.quadratic) return processors;
+  const auto fit =
+      WorkersThatFit(evidence.job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));
+  return fit.ok() ? std::clamp(static_cast<int>(*fit / evidence.workers()), 1, processors) : 1;
+}
+
+// Runs all of `missing` on `threads` threads. Returns the first error; what has begun then is completed.
+absl::Status RunAll(const std::vector<MissingRun>& missing, int threads,
+                    absl::FunctionRef<absl::Status(const MissingRun&)> run) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::vector<absl::Status> statuses(missing.size());
+  const auto work = [&] {
+    for (size_t i = next++; i < missing.size() && !failed; i = next++) {
+      statuses[i] = run(missing[i]);
+      if (!statuses[i].ok()) failed = true;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    while (std::cmp_less(others.size() + 1, std::min<size_t>(threads, missing.size())))
+      others.emplace_back(work);
+    work();
+  }
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
 std::string NameOf(const Candidate& candidate) {
   return candidate.settings == Candidate::kPreset
              ? candidate.preset
@@ -272,48 +324,49 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
   Trials trials;
   std::vector<Candidate> candidates = Candidates(evidence, &trials.left_out);
   if (candidates.empty()) return absl::InvalidArgumentError(trials.left_out.front().reason);
+  for (Candidate& candidate : candidates) trials.trials.push_back({.candidate = std::move(candidate)});
   Course course = CourseOf(evidence, facts);
-  SimulationOptions options = OptionsOf(evidence);
-  const auto run = [&](Trial* trial) -> absl::Status {
+  Mutex mu;  // guards calls of `report`
+  const auto run = [&](const MissingRun& missing) -> absl::Status {
+    SimulationOptions options = OptionsOf(evidence);
     options.quadratic = course.quadratic;
-    SetCourse(evidence, facts, course.samples, &trial->candidate.job);
-    ASSIGN_OR_RETURN(RunResult result,
-                     RunOne(trial->candidate, evidence.job.seed() + trial->runs.size(), options));
-    report(absl::StrCat(NameOf(trial->candidate), ", seed ", result.seed, ": ",
+    Candidate candidate = missing.trial->candidate;
+    SetCourse(evidence, facts, course.samples, &candidate.job);
+    ASSIGN_OR_RETURN(RunResult result, RunOne(candidate, evidence.job.seed() + missing.index, options));
+    const MutexLock lock(&mu);
+    report(absl::StrCat(NameOf(candidate), ", seed ", result.seed, ": ",
                         result.diverged ? "diverged" : Percent(result.accuracy.value_or(0))));
-    trial->runs.push_back(std::move(result));
+    missing.trial->runs[missing.index] = std::move(result);
     return absl::OkStatus();
   };
-  for (Candidate& candidate : candidates) {
-    Trial trial{.candidate = std::move(candidate)};
-    absl::Status status = run(&trial);
-    const bool scored = status.ok() && (trial.diverged() || trial.runs.back().accuracy);
-    if (trials.trials.empty() && !course.quadratic &&
-        (absl::IsNotFound(status) || (status.ok() && !scored))) {
-      course =
-          QuadraticCourse(evidence, course.samples,
-                          status.ok() ? "its test set has no accuracy" : "its data is not on this machine");
-      trial.runs.clear();
-      status = run(&trial);
-    }
-    RETURN_IF_ERROR(status);
-    trials.trials.push_back(std::move(trial));
+  // The first run shows whether the job's data and its test set are there.
+  absl::Status status = RunAll(Missing({&trials.trials[0]}, 1), 1, run);
+  const Trial& first = trials.trials[0];
+  const bool scored = status.ok() && (first.diverged() || first.runs.back().accuracy);
+  if (!course.quadratic && (absl::IsNotFound(status) || (status.ok() && !scored))) {
+    course =
+        QuadraticCourse(evidence, course.samples,
+                        status.ok() ? "its test set has no accuracy" : "its data is not on this machine");
+    trials.trials[0].runs.clear();
+    status = RunAll(Missing({&trials.trials[0]}, 1), 1, run);
   }
+  RETURN_IF_ERROR(status);
+  const int threads = ThreadsOf(evidence, course);
+  std::vector<Trial*> tried;
+  for (Trial& trial : trials.trials) tried.push_back(&trial);
+  RETURN_IF_ERROR(RunAll(Missing(tried, 1), threads, run));
   trials.quadratic = course.quadratic.has_value();
   trials.model = course.model;
   trials.samples = course.samples;
   Judge(&trials);
   // A repeated run may bring another among the best, which is then repeated too.
-  for (bool complete = false; !complete;) {
-    complete = true;
-    for (size_t i = 0; i < std::min(kRepeated, trials.recommended) && complete; ++i) {
-      if (trials.trials[i].runs.size() >= kSeeds) continue;
-      complete = false;
-      while (trials.trials[i].runs.size() < kSeeds) {
-        RETURN_IF_ERROR(run(&trials.trials[i]));
-      }
-      Judge(&trials);
-    }
+  for (;;) {
+    std::vector<Trial*> best;
+    for (size_t i = 0; i < std::min(kRepeated, trials.recommended); ++i) best.push_back(&trials.trials[i]);
+    const std::vector<MissingRun> missing = Missing(best, kSeeds);
+    if (missing.empty()) break;
+    RETURN_IF_ERROR(RunAll(missing, threads, run));
+    Judge(&trials);
   }
   // Only repeated candidates are known to train with other seeds.
   trials.recommended = std::min(trials.recommended, kRepeated);

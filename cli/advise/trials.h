@@ -5,7 +5,7 @@
 // kMinSteps of each worker, or if this machine lacks the data or the memory, a quadratic function is
 // trained instead.
 //
-// Units: seconds; accuracies are shares. Threads: one.
+// Units: seconds; accuracies are shares. Threads: one; RunTrials uses as many more as there are processors.
 #ifndef CATCHMENT_CLI_ADVISE_TRIALS_H_
 #define CATCHMENT_CLI_ADVISE_TRIALS_H_
 
@@ -84,8 +84,8 @@ struct Trials {
 // with the learning rate that is known to train at the expected staleness if that is lower.
 std::vector<Candidate> Candidates(const Evidence& evidence, std::vector<LeftOutPreset>* left_out);
 
-// `evidence` has a step. `report` gets a line for each simulation. Errors: InvalidArgument if no preset
-// supports the job; those of Simulate.
+// `evidence` has a step. `report` gets a line for each simulation, one at a time, on any thread. Errors:
+// InvalidArgument if no preset supports the job; those of Simulate.
 absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
                                  const std::function<void(const std::string&)>& report);
 

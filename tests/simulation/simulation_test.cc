@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/presets.h"
@@ -368,6 +370,21 @@ TEST(SimulationTest, TheSameSeedGivesTheSameBytes) {
   EXPECT_EQ(first, outputs("b"));
   job.set_seed(job.seed() + 1);
   EXPECT_NE(first, outputs("c"));
+}
+
+TEST(SimulationTest, SimulationsDoNotDisturbEachOther) {
+  const auto loss = [](int workers) {
+    SimulationOptions options = Constant();
+    options.quadratic = QuadraticModel{.condition = 10, .noise = 0.1};
+    return RunJob(MakeJob("downpour", workers, 2000 * kBatch), options).test_loss();
+  };
+  constexpr int kThreads = 4;
+  std::vector<double> together(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { together[i] = loss(i + 1); });
+  }
+  for (int i = 0; i < kThreads; ++i) EXPECT_EQ(together[i], loss(i + 1)) << i + 1 << " workers";
 }
 
 TEST(SimulationTest, SaysWhatIsMissing) {
