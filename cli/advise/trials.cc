@@ -1,23 +1,22 @@
 #include "cli/advise/trials.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/job/job_facts.h"
 #include "cli/local/run_directory.h"
 #include "cli/local/temporary_directory.h"
+#include "cli/simulate/simulate.h"
 #include "cli/watch/advice.h"
-#include "common/base/memory.h"
 #include "common/base/mutex.h"
 #include "common/base/noise_scale.h"
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
+#include "common/base/task_pool.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
@@ -28,7 +27,6 @@
 namespace catchment {
 namespace {
 
-constexpr double kMemoryShare = 0.8;
 constexpr double kEvaluations = 20;
 constexpr double kCondition = 100;
 constexpr double kUsualNoise = 0.1;
@@ -44,6 +42,7 @@ struct Course {
   std::optional<QuadraticModel> quadratic;
   std::string model;
   int64_t samples = 0;
+  int at_once = AvailableProcessors();
 };
 
 double OperationsPerSample(const JobFacts& facts) {
@@ -103,11 +102,13 @@ Course CourseOf(const Evidence& evidence, const JobFacts& facts) {
   if (affordable < std::min(budget, kMinSteps * evidence.workers() * batch)) {
     return QuadraticCourse(evidence, budget, "computing it for so many workers takes too long");
   }
-  const auto fit = WorkersThatFit(job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));
-  if (fit.ok() && *fit < evidence.workers()) {
+  const absl::StatusOr<int> at_once = SimulationsAtOnce(job, OptionsOf(evidence));
+  if (absl::IsResourceExhausted(at_once.status())) {
     return QuadraticCourse(evidence, budget, "so many copies of it do not fit into the free memory");
   }
-  return {std::nullopt, "the job's model on its data", std::min(budget, affordable)};
+  return {.model = "the job's model on its data",
+          .samples = std::min(budget, affordable),
+          .at_once = at_once.value_or(1)};
 }
 
 void SetCourse(const Evidence& evidence, const JobFacts& facts, int64_t samples, v1::Job* job) {
@@ -153,53 +154,6 @@ Candidate MakeCandidate(Candidate::Settings settings, const v1::Job& job) {
 bool SameTraining(const v1::Job& a, const v1::Job& b) {
   return a.algorithm().SerializeAsString() == b.algorithm().SerializeAsString() &&
          a.optimizer().SerializeAsString() == b.optimizer().SerializeAsString();
-}
-
-// A run of a trial, with the index of its seed.
-struct MissingRun {
-  Trial* trial;
-  size_t index;
-};
-
-// Makes room for the runs that these trials lack of `seeds`, and returns them.
-std::vector<MissingRun> Missing(const std::vector<Trial*>& trials, size_t seeds) {
-  std::vector<MissingRun> missing;
-  for (Trial* const trial : trials) {
-    for (size_t index = trial->runs.size(); index < seeds; ++index) missing.push_back({trial, index});
-    trial->runs.resize(std::max(seeds, trial->runs.size()));
-  }
-  return missing;
-}
-
-// Returns how many trials fit into memory and processors at once.
-int ThreadsOf(const Evidence& evidence, const Course& course) {
-  const int processors = AvailableProcessors();
-  if (course.quadratic) return processors;
-  const auto fit =
-      WorkersThatFit(evidence.job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));
-  return fit.ok() ? std::clamp(static_cast<int>(*fit / evidence.workers()), 1, processors) : 1;
-}
-
-// Runs all of `missing` on `threads` threads. Returns the first error; what has begun then is completed.
-absl::Status RunAll(const std::vector<MissingRun>& missing, int threads,
-                    absl::FunctionRef<absl::Status(const MissingRun&)> run) {
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> failed = false;
-  std::vector<absl::Status> statuses(missing.size());
-  const auto work = [&] {
-    for (size_t i = next++; i < missing.size() && !failed; i = next++) {
-      statuses[i] = run(missing[i]);
-      if (!statuses[i].ok()) failed = true;
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    while (std::cmp_less(others.size() + 1, std::min<size_t>(threads, missing.size())))
-      others.emplace_back(work);
-    work();
-  }
-  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  return absl::OkStatus();
 }
 
 std::string NameOf(const Candidate& candidate) {
@@ -327,45 +281,49 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
   for (Candidate& candidate : candidates) trials.trials.push_back({.candidate = std::move(candidate)});
   Course course = CourseOf(evidence, facts);
   Mutex mu;  // guards calls of `report`
-  const auto run = [&](const MissingRun& missing) -> absl::Status {
+  const auto run = [&](Trial* trial, size_t index) -> absl::Status {
     SimulationOptions options = OptionsOf(evidence);
     options.quadratic = course.quadratic;
-    Candidate candidate = missing.trial->candidate;
+    Candidate candidate = trial->candidate;
     SetCourse(evidence, facts, course.samples, &candidate.job);
-    ASSIGN_OR_RETURN(RunResult result, RunOne(candidate, evidence.job.seed() + missing.index, options));
+    ASSIGN_OR_RETURN(RunResult result, RunOne(candidate, evidence.job.seed() + index, options));
     const MutexLock lock(&mu);
     report(absl::StrCat(NameOf(candidate), ", seed ", result.seed, ": ",
                         result.diverged ? "diverged" : Percent(result.accuracy.value_or(0))));
-    missing.trial->runs[missing.index] = std::move(result);
+    trial->runs[index] = std::move(result);
     return absl::OkStatus();
   };
+  const auto run_missing = [&](absl::Span<Trial> tried, size_t seeds) -> absl::Status {
+    TaskPool pool;
+    for (Trial& trial : tried) {
+      for (size_t index = trial.runs.size(); index < seeds; ++index)
+        pool.Add([&run, &trial, index] { return run(&trial, index); });
+      trial.runs.resize(std::max(seeds, trial.runs.size()));
+    }
+    return pool.Run(course.at_once);
+  };
+  const absl::Span<Trial> all = absl::MakeSpan(trials.trials);
   // The first run shows whether the job's data and its test set are there.
-  absl::Status status = RunAll(Missing({&trials.trials[0]}, 1), 1, run);
-  const Trial& first = trials.trials[0];
-  const bool scored = status.ok() && (first.diverged() || first.runs.back().accuracy);
+  absl::Status status = run_missing(all.first(1), 1);
+  const bool scored = status.ok() && (all[0].diverged() || all[0].runs[0].accuracy);
   if (!course.quadratic && (absl::IsNotFound(status) || (status.ok() && !scored))) {
     course =
         QuadraticCourse(evidence, course.samples,
                         status.ok() ? "its test set has no accuracy" : "its data is not on this machine");
-    trials.trials[0].runs.clear();
-    status = RunAll(Missing({&trials.trials[0]}, 1), 1, run);
+    all[0].runs.clear();
+    status = run_missing(all.first(1), 1);
   }
   RETURN_IF_ERROR(status);
-  const int threads = ThreadsOf(evidence, course);
-  std::vector<Trial*> tried;
-  for (Trial& trial : trials.trials) tried.push_back(&trial);
-  RETURN_IF_ERROR(RunAll(Missing(tried, 1), threads, run));
+  RETURN_IF_ERROR(run_missing(all, 1));
   trials.quadratic = course.quadratic.has_value();
   trials.model = course.model;
   trials.samples = course.samples;
   Judge(&trials);
   // A repeated run may bring another among the best, which is then repeated too.
   for (;;) {
-    std::vector<Trial*> best;
-    for (size_t i = 0; i < std::min(kRepeated, trials.recommended); ++i) best.push_back(&trials.trials[i]);
-    const std::vector<MissingRun> missing = Missing(best, kSeeds);
-    if (missing.empty()) break;
-    RETURN_IF_ERROR(RunAll(missing, threads, run));
+    const absl::Span<Trial> best = all.first(std::min(kRepeated, trials.recommended));
+    if (std::all_of(best.begin(), best.end(), [](const Trial& t) { return t.runs.size() >= kSeeds; })) break;
+    RETURN_IF_ERROR(run_missing(best, kSeeds));
     Judge(&trials);
   }
   // Only repeated candidates are known to train with other seeds.

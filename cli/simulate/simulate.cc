@@ -1,5 +1,8 @@
 #include "cli/simulate/simulate.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,7 +16,10 @@
 #include "cli/local/train_monitor.h"
 #include "cli/simulate/recorded_run.h"
 #include "common/base/memory.h"
+#include "common/base/mutex.h"
+#include "common/base/processors.h"
 #include "common/base/status_macros.h"
+#include "common/base/task_pool.h"
 #include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -94,19 +100,6 @@ absl::Status AllowForFailures(const v1::Job& given, SimulateOptions* options, st
   return absl::OkStatus();
 }
 
-absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
-  const auto memory = static_cast<double>(FreeMemory());
-  for (const PlannedRun& run : runs) {
-    ASSIGN_OR_RETURN(const int64_t fit, WorkersThatFit(run.job, simulation, kMemoryShare * memory));
-    if (run.workers <= fit) continue;
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "--workers=%d: with this model %d workers fit into the %.1f GB of memory that are free; "
-        "--gradient=quadratic:100:0.1 simulates more",
-        run.workers, fit, memory / 1e9));
-  }
-  return absl::OkStatus();
-}
-
 nlohmann::ordered_json RecordOf(const SimulateOptions& options, const v1::Job& given,
                                 const std::string& description) {
   nlohmann::ordered_json record = CompareRecord(options.plan, given);
@@ -165,26 +158,61 @@ void SlowDownJobs(SimulateOptions* options) {
   };
 }
 
+absl::StatusOr<int> SimulationsAtOnce(const v1::Job& job, const SimulationOptions& options) {
+  const auto memory = static_cast<double>(FreeMemory());
+  ASSIGN_OR_RETURN(const int64_t fit, WorkersThatFit(job, options, kMemoryShare * memory));
+  const int64_t workers = job.workers();
+  if (workers > fit) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "--workers=%d: with this model %d workers fit into the %.1f GB of memory that are free; "
+        "--gradient=quadratic:100:0.1 simulates more",
+        workers, fit, memory / 1e9));
+  }
+  return static_cast<int>(std::min<int64_t>(AvailableProcessors(), fit / workers));
+}
+
 absl::StatusOr<std::unique_ptr<SimulationLauncher>> SimulationLauncher::Create(
     const SimulateOptions& options, const v1::Job& given, const std::vector<PlannedRun>& runs) {
   ASSIGN_OR_RETURN(SimulationOptions simulation, MakeOptions(options, given));
-  RETURN_IF_ERROR(CheckMemory(runs, simulation));
+  int at_once = AvailableProcessors();
+  for (const PlannedRun& run : runs) {
+    ASSIGN_OR_RETURN(const int of_run, SimulationsAtOnce(run.job, simulation));
+    at_once = std::min(at_once, of_run);
+  }
   std::string description = Describe(options, simulation);
-  return absl::WrapUnique(new SimulationLauncher(std::move(simulation), std::move(description)));
+  return absl::WrapUnique(new SimulationLauncher(std::move(simulation), at_once, std::move(description)));
 }
 
-absl::Status SimulationLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
-                                       CompareProgress* progress, int* /*signal*/) {
-  ASSIGN_OR_RETURN(const RunDirectory directory, PrepareRun(run, comparison));
+absl::Status SimulationLauncher::Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                                        const CompareDirectory& directory, CompareProgress* progress,
+                                        int* /*signal*/) {
+  TaskPool pool;
+  Mutex mu;  // guards `progress` and what `following` knows
+  const std::function<void(std::vector<PlannedRun>)> add = [&](std::vector<PlannedRun> added) {
+    for (PlannedRun& one : added) {
+      pool.Add([&, run = std::move(one)]() -> absl::Status {
+        ASSIGN_OR_RETURN(const RunDirectory prepared, PrepareRun(run, directory));
+        const absl::Status status = Train(run, prepared);
+        const MutexLock lock(&mu);
+        progress->Begin(LabelOf(run));
+        progress->End(status.ok() ? ResultLine(prepared.path()) : absl::StrCat("failed: ", status.message()));
+        // An error of the job or its data is that of all runs.
+        if (!status.ok() && !absl::IsInternal(status)) return status;
+        add(following(run));
+        return absl::OkStatus();
+      });
+    }
+  };
+  add(std::move(runs));
+  return pool.Run(at_once_);
+}
+
+absl::Status SimulationLauncher::Train(const PlannedRun& run, const RunDirectory& directory) const {
   SimulationOptions options = simulation_;
   options.out_dir = directory.path();
   options.seconds = run.seconds;
   options.end_reason = TimeIsUp(run.seconds);
-  progress->Begin(LabelOf(run));
-  const absl::Status status = Simulate(run.job, options).status();
-  progress->End(status.ok() ? ResultLine(directory.path()) : absl::StrCat("failed: ", status.message()));
-  // An error of the job or its data is that of all runs.
-  return absl::IsInternal(status) ? absl::OkStatus() : status;
+  return Simulate(run.job, options).status();
 }
 
 int RunSimulateCommand(const std::vector<std::string>& args, const Streams& streams) {

@@ -44,8 +44,12 @@ absl::Status CheckStragglers(const SimulateOptions& options, int most);
 // Makes the jobs of all runs have the workers of --straggler that are slow.
 void SlowDownJobs(SimulateOptions* options);
 
-// Carries out runs on simulated clusters, one after another.
-class SimulationLauncher : public SequentialLauncher {
+// Returns how many simulations of the job fit into this machine's free memory and its processors at once.
+// Errors: those of WorkersThatFit; ResourceExhausted if not one fits, with the number of workers that do.
+absl::StatusOr<int> SimulationsAtOnce(const v1::Job& job, const SimulationOptions& options);
+
+// Carries out runs on simulated clusters, several at once.
+class SimulationLauncher : public Launcher {
  public:
   // Checks that the runs fit into this machine's memory. Errors: those of --from; InvalidArgument if nothing
   // says how long a step takes; ResourceExhausted.
@@ -53,16 +57,21 @@ class SimulationLauncher : public SequentialLauncher {
                                                                     const v1::Job& given,
                                                                     const std::vector<PlannedRun>& runs);
 
+  // The order in which runs end decides nothing: a rung of a search ends as a whole.
+  absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                      const CompareDirectory& directory, CompareProgress* progress, int* signal) override;
+
   // Describes the modelled cluster, for the report and the record of the directory.
   const std::string& description() const { return description_; }
 
  private:
-  SimulationLauncher(SimulationOptions simulation, std::string description)
-      : simulation_(std::move(simulation)), description_(std::move(description)) {}
-  absl::Status Train(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress,
-                     int* signal) override;
+  SimulationLauncher(SimulationOptions simulation, int at_once, std::string description)
+      : simulation_(std::move(simulation)), at_once_(at_once), description_(std::move(description)) {}
+  // Returns an error of the job or its data, which is that of all runs.
+  absl::Status Train(const PlannedRun& run, const RunDirectory& directory) const;
 
   const SimulationOptions simulation_;
+  const int at_once_;
   const std::string description_;
 };
 
