@@ -33,13 +33,8 @@ absl::StatusOr<Scaling> Scale(const Evidence& evidence) {
 }
 
 double SamplesPerUpdate(const v1::Job& job) {
-  const v1::Consistency& consistency = job.algorithm().consistency();
-  const int workers = std::max(1, static_cast<int>(job.workers()));
-  double contributions = BufferedContributions(consistency, job.workers());
-  if (const int groups = static_cast<int>(NumGroups(consistency)); groups > 0) {
-    contributions = std::max(1, workers / groups - static_cast<int>(BackupWorkers(consistency)));
-  }
-  return contributions * job.batch_size() * PushPeriod(job.algorithm().contribution());
+  return ContributionsPerUpdate(job.algorithm().consistency(), job.workers()) * job.batch_size() *
+         PushPeriod(job.algorithm().contribution());
 }
 
 // ----------------------------------------------------------------------------------------------- batch

@@ -43,7 +43,7 @@ struct SearchSpace {
 // valid, and `set` the values of --set. The steps are the same for all algorithms with the same kind of
 // optimizer, around the job's own if it has one, otherwise around 0.5 with SGD, and around the default with
 // other kinds; beside them is that of the job or its preset. Only if the preset limits the step by the number
-// of workers (Preset.step_times_workers), the largest is the limit.
+// of workers (StepLimit), the largest is the limit.
 SearchSpace SpaceOf(const v1::Job& given, const v1::Job& complete, const v1::Job& set);
 
 // Returns the points of the space: those of the job, then the others from the smallest step.

@@ -48,11 +48,8 @@ double UsualStep(const google::protobuf::Message& complete) {
 // servers.
 std::optional<double> LimitOf(const v1::Job& complete) {
   const Preset* const preset = FindPreset(complete.algorithm().preset());
-  const bool limited = preset != nullptr && preset->step_times_workers > 0 &&
-                       complete.workers() > kFewWorkers &&
-                       KindOf(complete.algorithm().contribution()).learning_rate_of == ServersOptimizer;
-  if (!limited) return std::nullopt;
-  return preset->step_times_workers / complete.workers();
+  const bool of_servers = KindOf(complete.algorithm().contribution()).learning_rate_of == ServersOptimizer;
+  return preset != nullptr && of_servers ? StepLimit(*preset, complete) : std::nullopt;
 }
 
 float FloatOf(const google::protobuf::Message& message, const std::string& name) {

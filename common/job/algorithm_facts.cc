@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
+
 #include "common/base/rounding.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/consistency_kinds.h"
@@ -23,6 +25,12 @@ bool IsBuffered(const v1::Consistency& consistency) { return KindOf(consistency)
 
 uint32_t BufferedContributions(const v1::Consistency& consistency, uint32_t workers) {
   return IsBuffered(consistency) ? KindOf(consistency).buffered(consistency, workers) : 1;
+}
+
+double ContributionsPerUpdate(const v1::Consistency& consistency, uint32_t workers) {
+  const uint32_t groups = NumGroups(consistency);
+  if (groups == 0) return BufferedContributions(consistency, workers);
+  return std::max(1.0, static_cast<double>(workers) / groups - BackupWorkers(consistency));
 }
 
 std::optional<uint32_t> StalenessBound(const v1::Consistency& consistency) {

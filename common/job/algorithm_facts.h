@@ -31,6 +31,10 @@ bool IsBuffered(const v1::Consistency& consistency);
 // Returns the number of contributions that make an update while `workers` train; 1 if they are not buffered.
 uint32_t BufferedContributions(const v1::Consistency& consistency, uint32_t workers);
 
+// Returns the mean number of contributions in an update while `workers` train, at least 1. Those of backup
+// workers do not count.
+double ContributionsPerUpdate(const v1::Consistency& consistency, uint32_t workers);
+
 // Returns the number of pushes that a worker may be ahead of the slowest one; nothing if that is any number.
 std::optional<uint32_t> StalenessBound(const v1::Consistency& consistency);
 

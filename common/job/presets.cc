@@ -22,7 +22,7 @@ struct Text {
   const char* when;
   const char* algorithm;
   const char* optimizer;
-  double step_times_workers = 0;
+  double step_times_delay = 0;
 };
 
 constexpr Text kTexts[] = {
@@ -80,11 +80,12 @@ constexpr Text kTexts[] = {
     {"hybrid",
      "For too many workers for one barrier: two groups, synchronous within, asynchronous to each other.",
      "consistency { grouped { groups: 2 } } contribution { gradient {} } compensation { delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.05 momentum: 0.8"},
-    // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
-    {"softsync", "Like downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
+     "kind: SGD learning_rate: 0.05 momentum: 0.8", 0.4},
+    // arXiv:1511.05950. With few workers updates are as large as those of sync, and about one update old.
+    {"softsync",
+     "Like downpour, with fewer and larger updates, each of about four gradients: no worker waits.",
      "consistency { n_softsync { n: 1 } } contribution { gradient {} } compensation { delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.1 momentum: 0.8"},
+     "kind: SGD learning_rate: 0.1 momentum: 0.8", 0.4},
     {"ssp", "Like downpour, if a worker may fall far behind: the others wait when it is 3 pushes late.",
      "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } compensation { "
      "delay_adaptive {} }",
@@ -113,7 +114,7 @@ constexpr Text kTexts[] = {
      "consistency { n_softsync { size: 10 } } contribution { pseudo_gradient { local_steps: 8 "
      "local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
      "compensation { power { exponent: 0.5 } delay_adaptive {} }",
-     "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }", 12},
+     "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }", 1.2},
     // The paper's outer optimizer.
     {"diloco",
      "Like local_sgd, with many steps between two exchanges, and for models that train best with Adam.",
@@ -229,6 +230,10 @@ constexpr float kLeastMovingRate = 0.3f;
 // at most.
 constexpr uint32_t kMostUpdatesOld = 3;
 
+// The number of gradients in an update of softsync with more workers than that. Larger updates are fewer, and
+// since their gradients are at least about one update old, their steps cannot be as much larger.
+constexpr uint32_t kGradientsPerUpdate = 4;
+
 // Sets the fields of a preset's algorithm that follow the number of workers.
 void FitToWorkers(uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
   v1::Consistency* const consistency = algorithm->mutable_consistency();
@@ -237,18 +242,13 @@ void FitToWorkers(uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) 
   // With fewer workers 0.9 / workers is larger.
   if (follows && !contribution->elastic().has_moving_rate() && workers > 3)
     contribution->mutable_elastic()->set_moving_rate(kLeastMovingRate);
-  if (!sets_buffer && consistency->n_softsync().amount_case() == v1::NSoftsync::kSize) {
-    v1::NSoftsync* const softsync = consistency->mutable_n_softsync();
+  if (sets_buffer || !consistency->has_n_softsync()) return;
+  v1::NSoftsync* const softsync = consistency->mutable_n_softsync();
+  if (softsync->amount_case() == v1::NSoftsync::kSize) {
     softsync->set_size(std::max(softsync->size(), workers / kMostUpdatesOld));
+  } else if (softsync->amount_case() == v1::NSoftsync::kN) {
+    softsync->set_n(std::max(softsync->n(), workers / kGradientsPerUpdate));
   }
-}
-
-// Returns the preset's limit of a step times workers. A larger buffer makes contributions less stale.
-double StepTimesWorkers(const Preset& preset, const v1::Job& job) {
-  const v1::NSoftsync& buffer = job.algorithm().consistency().n_softsync();
-  const uint32_t usual = preset.algorithm.consistency().n_softsync().size();
-  if (usual == 0 || buffer.amount_case() != v1::NSoftsync::kSize) return preset.step_times_workers;
-  return preset.step_times_workers * buffer.size() / usual;
 }
 
 // Names of algorithms elsewhere, in small letters without other characters.
@@ -267,12 +267,19 @@ constexpr Alias kAliases[] = {
 
 }  // namespace
 
+std::optional<double> StepLimit(const Preset& preset, const v1::Job& job) {
+  if (preset.step_times_delay == 0 || job.workers() <= kFewWorkers) return std::nullopt;
+  const double each = ContributionsPerUpdate(job.algorithm().consistency(), job.workers());
+  return preset.step_times_delay * each / job.workers();
+}
+
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   v1::Optimizer fitting = preset.optimizer;
   const v1::Optimizer& given = job.optimizer();
-  if (preset.step_times_workers == 0 || job.workers() <= kFewWorkers) return fitting;
+  const std::optional<double> limit = StepLimit(preset, job);
+  if (!limit) return fitting;
   const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
-  const double most = std::min(own, StepTimesWorkers(preset, job) / job.workers());
+  const double most = std::min(own, *limit);
   const bool needed = given.has_learning_rate() || given.nesterov() ||
                       KindOf(job.algorithm().compensation()).needs_momentum();
   if (!needed) fitting.set_momentum(0);
@@ -286,7 +293,7 @@ const std::vector<Preset>& Presets() {
     auto* const presets = new std::vector<Preset>;
     for (const Text& text : kTexts) {
       presets->push_back({text.name, text.when, Parse<v1::Algorithm>(text.algorithm),
-                          Parse<v1::Optimizer>(text.optimizer), text.step_times_workers});
+                          Parse<v1::Optimizer>(text.optimizer), text.step_times_delay});
     }
     return presets;
   }();

@@ -4,6 +4,7 @@
 #define CATCHMENT_COMMON_JOB_PRESETS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,15 @@ struct Preset {
   std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
-  // The delay limits the step, and the staleness is about workers - 1: with more than kFewWorkers the default
-  // of learning_rate / (1 - momentum) is at most this divided by Job.workers. 0: it is the same for every
-  // number of workers.
-  double step_times_workers = 0;
+  // The delay limits the step: a contribution is about as many updates old as the workers need to send one
+  // each. With more than kFewWorkers the default of learning_rate / (1 - momentum) is at most this divided by
+  // that number of updates. 0: it is the same for every number of workers.
+  double step_times_delay = 0;
 };
+
+// Returns the most that learning_rate / (1 - momentum) is by default in a job whose algorithm is filled in;
+// nothing if it does not follow the workers.
+std::optional<double> StepLimit(const Preset& preset, const v1::Job& job);
 
 const std::vector<Preset>& Presets();
 
@@ -42,7 +47,7 @@ std::string ListPresets();
 std::string UnknownPreset(const std::string& name);
 
 // Returns the defaults of the optimizer of a job whose algorithm is filled in. If the learning rate follows
-// the workers (Preset.step_times_workers), the momentum is 0, unless the compensation or a field of the job's
+// the workers (StepLimit), the momentum is 0, unless the compensation or a field of the job's
 // optimizer needs it.
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 

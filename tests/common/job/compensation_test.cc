@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/consistency_kinds.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
@@ -115,20 +117,35 @@ v1::Optimizer OptimizerOf(const std::vector<std::string>& overrides) {
 TEST(Compensation, StepsOfPresetsFollowTheWorkers) {
   const auto step = [](const v1::Optimizer& o) { return o.learning_rate() / (1 - o.momentum()); };
   for (const Preset& preset : Presets()) {
-    // Its step follows its buffer, too: the next test.
-    if (preset.algorithm.consistency().n_softsync().size() > 0) continue;
-    const double most = preset.step_times_workers;
-    for (const int workers : {2, 4, 8, 60}) {
-      const v1::Optimizer filled =
-          OptimizerOf({"algorithm.preset=" + preset.name, absl::StrCat("workers=", workers)});
-      const bool follows = most > 0 && workers > 4;
-      EXPECT_NEAR(step(filled),
-                  follows ? std::min<double>(step(preset.optimizer), most / workers) : step(preset.optimizer),
-                  1e-6)
+    for (const uint32_t workers : {2, 4, 8, 60}) {
+      const absl::StatusOr<v1::Job> job =
+          Fill({"algorithm.preset=" + preset.name, absl::StrCat("workers=", workers)});
+      ASSERT_TRUE(job.ok()) << job.status();
+      const double delay = workers / ContributionsPerUpdate(job->algorithm().consistency(), workers);
+      const double own = step(preset.optimizer);
+      const bool follows = preset.step_times_delay > 0 && workers > 4;
+      EXPECT_NEAR(step(job->optimizer()),
+                  follows ? std::min<double>(own, preset.step_times_delay / delay) : own, 1e-6)
           << preset.name << ", " << workers;
-      EXPECT_LE(filled.momentum(), preset.optimizer.momentum()) << preset.name << ", " << workers;
+      EXPECT_LE(job->optimizer().momentum(), preset.optimizer.momentum()) << preset.name << ", " << workers;
     }
   }
+}
+
+TEST(Compensation, UpdatesOfSoftsyncHaveFourGradients) {
+  const auto filled = [](int workers, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"algorithm.preset=softsync", absl::StrCat("workers=", workers)};
+    all.insert(all.end(), more.begin(), more.end());
+    absl::StatusOr<v1::Job> job = Fill(all);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : v1::Job();
+  };
+  for (const auto& [workers, n] : {std::pair(2, 1u), {7, 1}, {8, 2}, {15, 3}, {60, 15}})
+    EXPECT_EQ(filled(workers, {}).algorithm().consistency().n_softsync().n(), n) << workers;
+  const v1::Job one = filled(60, {"algorithm.consistency.n_softsync.n=1"});
+  EXPECT_EQ(one.algorithm().consistency().n_softsync().n(), 1u);
+  EXPECT_NEAR(one.optimizer().learning_rate(), 0.4, 1e-6);
+  EXPECT_EQ(one.optimizer().momentum(), 0);
 }
 
 TEST(Compensation, BufferAndStepOfFedbuffFollowTheWorkers) {
