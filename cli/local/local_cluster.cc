@@ -253,6 +253,12 @@ void LocalCluster::SignalMaster(int signal) {
   if (!children_.empty()) children_[0].process.Signal(signal);
 }
 
+void LocalCluster::SignalWorkers(int signal) {
+  for (Child& child : children_) {
+    if (child.part != Part::kServer) child.process.Signal(signal);
+  }
+}
+
 void LocalCluster::SignalAll(int signal) {
   for (Child& child : children_) child.process.Signal(signal);
 }

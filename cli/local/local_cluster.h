@@ -122,6 +122,7 @@ class LocalCluster {
   const std::string& out() const { return plan_.out; }
 
   void SignalMaster(int signal);
+  void SignalWorkers(int signal);  // and the evaluator
   void SignalAll(int signal);
 
  private:

@@ -21,6 +21,9 @@ constexpr int kEvaluatorRestarts = 2;
 constexpr int kRestarts = 5;  // of each server and worker
 // A little longer than a worker waits for its program (AttachedModel::kEndSeconds).
 constexpr double kProgramEndSeconds = 75;
+// After a signal to stop workers have so long to end with the job. Those that are left are then asked
+// themselves, since only then they limit the time of their programs: such as one that hangs.
+constexpr double kLeaveSeconds = 1;
 
 bool HasMoved(const v1::JobStatus& before, const v1::JobStatus& now) {
   return before.phase() != now.phase() || before.samples() != now.samples() ||
@@ -60,6 +63,7 @@ void TrainMonitor::Watch() {
       PollMaster();
       next_poll = clock_.Now() + PollSeconds();
     }
+    AskWorkers();
     CheckBounds();
     CheckWorkers();
   }
@@ -115,11 +119,18 @@ void TrainMonitor::HandleSignal(int signal) {
     return;
   }
   stop_asked_ = clock_.Now();
+  ask_workers_at_ = stop_asked_ + kLeaveSeconds;
   outcome_.signal = signal;
   observer_->Note(absl::StrCat(SignalName(signal),
                                ": stopping after saving a checkpoint; a second signal kills all processes"));
   if (!master_->Stop(absl::StrCat(SignalName(signal), " to `catchment train`")).ok())
     cluster_->SignalMaster(SIGTERM);
+}
+
+void TrainMonitor::AskWorkers() {
+  if (ask_workers_at_ == 0 || clock_.Now() < ask_workers_at_) return;
+  ask_workers_at_ = 0;
+  cluster_->SignalWorkers(SIGTERM);
 }
 
 void TrainMonitor::HandleDeparture(Departure departure) {
@@ -184,6 +195,7 @@ void TrainMonitor::LoseWorker(const Departure& departure) {
   // When a job fails all workers end with an error; the master reports the reason.
   if (status_.phase() == v1::JobStatus::FAILED) return;
   observer_->Note(ToString(departure));
+  if (stop_asked_ > 0) return;
   lost_worker_ = departure.name;
   JudgeLoss();
 }
@@ -306,6 +318,7 @@ void TrainMonitor::AwaitEnd(double seconds, bool master_only) {
     const double left = deadline - clock_.Now();
     if (left <= 0) return;
     HandleSignal(signals_->Wait(std::min(left, 0.1)));
+    AskWorkers();
     if (killed_) cluster_->SignalAll(SIGKILL);
   }
 }

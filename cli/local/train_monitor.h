@@ -76,6 +76,8 @@ class TrainMonitor {
   void NoteIndices();
   void StopForTime();
   void HandleSignal(int signal);
+  // Asks workers and evaluator to end, once it is time to.
+  void AskWorkers();
   void HandleDeparture(Departure departure);
   // Starts a process that a signal ended again. Returns false if it was not.
   bool Restart(const Departure& departure);
@@ -111,11 +113,12 @@ class TrainMonitor {
   TrainOutcome outcome_;
   bool killed_ = false;
   bool master_ended_ = false;
-  v1::JobStatus status_;   // the last one
-  double answered_ = 0;    // the time of the last answer
-  double moved_ = 0;       // the time of the last progress
-  double stop_asked_ = 0;  // the time of the request to stop; 0: none
-  double orphaned_ = 0;    // the time since which no worker runs; 0: some do
+  v1::JobStatus status_;       // the last one
+  double answered_ = 0;        // the time of the last answer
+  double moved_ = 0;           // the time of the last progress
+  double stop_asked_ = 0;      // the time of the request to stop; 0: none
+  double ask_workers_at_ = 0;  // 0: not, or no more
+  double orphaned_ = 0;        // the time since which no worker runs; 0: some do
   int workers_in_order_ = 0;
   uint64_t recoveries_at_end_ = 0;  // when a worker last ended in order
   int evaluator_restarts_ = 0;

@@ -66,6 +66,22 @@ grep -q "2 of 2 runs are already done" "$log" || fail "what was done was done ag
   fail "runs were compared without a test set"
 grep -q "pass a test set to join()" "$log" || fail "it does not say what is missing"
 
+# A program that hangs in a step or after its last one, and ignores SIGTERM, is ended by its worker, which is
+# asked to stop, too.
+for fault in busy endless; do
+  "$catchment" train --program="exec $program $fault" --set epochs=1 --overwrite --out="$out" >"$log" 2>&1 &
+  train=$!
+  until grep -qs "computes forever" "$out/logs/worker-0.log"; do
+    kill -0 "$train" || fail "it ended by itself"
+    sleep 0.1
+  done
+  kill -TERM "$train"
+  code=0
+  wait "$train" || code=$?
+  [[ $code -eq 143 ]] || fail "exit code $code of a run that was stopped"
+  grep -q "received SIGTERM" "$out/logs/worker-0.log" || fail "the worker was not asked to stop"
+done
+
 "$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
   fail "a program without a model was taken"
 grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" ||
