@@ -21,6 +21,8 @@ _TWICE = ("worker.step() was called twice for a minibatch: call it once for each
           "loss.backward(); the gradients of several losses add up")
 _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
                "loop begins: make the loader with worker.loader(persistent_workers=True, ...)")
+_LOADER = ("the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
+           "the minibatches are the job's")
 _AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 
@@ -109,9 +111,16 @@ class Minibatches(IterableDataset):
         return None if part is None else self._collate(part)
 
 
+def check_items(data, what):
+    """Raises where the items of a data set are not samples."""
+    if isinstance(data, DataLoader) and data.batch_size is not None:
+        raise TypeError(_LOADER % what)
+
+
 def reader(data, counted, attachment):
     """Returns the reader of samples for Minibatches. counted: whether samples with an index are this worker's
     own, so the job only counts them."""
+    check_items(data, "training")
     if not is_indexed(data):
         return functools.partial(_take, _stream.Stream(data))
     if counted:

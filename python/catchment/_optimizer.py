@@ -9,6 +9,9 @@ from . import _scaler
 
 _RATE = ("the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
          "effect: use worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job")
+_GROUP = ("add_param_group() cannot give the servers' optimizer parameters that the job does not have: put their "
+          "modules into the model before join()")
+_OPTION = ("the job sets %s, so the program's has no effect: set optimizer.%s in the job")
 _losses = []  # of the backward passes since the last step
 
 
@@ -44,6 +47,7 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, worker, parameters):
         super().__init__(parameters, {"lr": worker._attachment.learning_rate})
         self._worker = worker
+        self._options = self._options_of_groups()
         self._rate = worker._attachment.learning_rate  # as the groups show it
         _watch_losses()
 
@@ -51,6 +55,10 @@ class Optimizer(torch.optim.Optimizer):
         loss = None
         if any(group["lr"] != self._rate for group in self.param_groups):
             warnings.warn(_RATE)
+        options = self._options_of_groups()
+        for name in sorted({name for (_, name), _ in options.items() ^ self._options.items()}):
+            warnings.warn(_OPTION % (name, name))
+        self._options = options
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
@@ -62,6 +70,17 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             group["lr"] = self._rate
         return loss
+
+    def _options_of_groups(self):
+        """Returns what the groups have beside parameters and rates: {(group, name): value}."""
+        return {(index, name): repr(value) for index, group in enumerate(self.param_groups)
+                for name, value in group.items()
+                if name not in ("params", "param_names") and not name.endswith("lr")}
+
+    def add_param_group(self, param_group):
+        if hasattr(self, "_worker"):
+            raise ValueError(_GROUP)
+        super().add_param_group(param_group)
 
     def _end_step(self, loss):
         if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided

@@ -12,6 +12,7 @@
 All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in
 .grad. With join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
+import collections
 import contextlib
 import ctypes
 import os
@@ -24,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _copies, _scaler
-from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, is_indexed, reader
+from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, check_items, is_indexed, reader
 from ._optimizer import Optimizer, Scheduler, forget_losses
 from ._position import Position
 from ._run import compare, train
@@ -34,7 +35,7 @@ from ._version import __version__
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number "
+_NO_LENGTH = ("the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
               "of samples, or samples_per_epoch for a stream")
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not "
@@ -69,6 +70,16 @@ _CLOSURE = ("%s calls the model several times in a step, but a step has one grad
             "optimizer whose step() needs no closure")
 _ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
             "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
+_SCRIPTED = ("the model is made by torch.jit.script, which has no hooks for join(overlap=True): join without "
+             "overlap")
+_NO_MODULE = "the model is a %s: give join() a torch.nn.Module"
+_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
+               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
+_NO_LOSS = "worker.step() got no loss: give it the minibatch's mean loss, worker.step(loss)"
+_STILL_MOVES = ("parameter %s has no gradient in this step. To the servers it is 0, so the job's momentum and "
+                "weight decay still move the parameter, which an optimizer of PyTorch would leave as it is")
+_META = ("parameter %s is on the meta device, and has no values: give the model memory with "
+         "model.to_empty(device=...), and weights, before join()")
 _EMPTY = ("parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
           "before join()")
 _SAME_MEMORY = ("parameters %s and %s are two tensors with the same memory, which would be trained apart: "
@@ -110,7 +121,11 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
                          "overlap")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(_CLOSURE % type(optimizer).__name__)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(_NO_MODULE % type(model).__name__)
     model, compiled = _unwrap(model, group)
+    if overlap and isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(_SCRIPTED)
     parameters = [(name, p) for name, p in _named_parameters(model) if p.requires_grad]
     _check_parameters(parameters, group)
     _check_device(parameters)
@@ -168,6 +183,8 @@ def _check_parameters(parameters, group):
         if torch.nn.parameter.is_lazy(p):
             raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
                              "model before join()" % name)
+        if p.is_meta:
+            raise ValueError(_META % name)
         if p.numel() == 0:
             raise ValueError(_EMPTY % (name, tuple(p.shape)))
         if not p.dtype.is_floating_point:
@@ -214,8 +231,12 @@ def _bytes(tensor):
 def _count(data, what):
     if isinstance(data, int):
         return data
-    if not hasattr(data, "__len__"):
-        raise TypeError(_NO_LENGTH % (what, type(data).__name__))
+    check_items(data, what)
+    if isinstance(data, (dict, tuple)):
+        raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
+    if not hasattr(data, "__len__") or not is_indexed(data):
+        raise TypeError(_NO_LENGTH % (what, type(data).__name__,
+                                      "no index" if hasattr(data, "__len__") else "no length"))
     return len(data)
 
 
@@ -255,6 +276,7 @@ class _Parameter:
                        tensor.is_contiguous() and
                        tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
         self.ready = False  # the gradient, in this step
+        self.moves = False  # has had a gradient
         self.sent = None    # with overlap: the .grad that was sent, and its version
 
 
@@ -308,6 +330,7 @@ class Worker(Position):
         self._overlaps = overlap
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
+        self._loads = 0           # of a state into the model, in this step
         self._taken = 0           # of the weights, values that the parameters have
         self._called = {}         # modules that have had a forward pass; None: they are known
         self._needs = {}          # module -> weights from the first on that its forward pass waits for
@@ -378,10 +401,14 @@ class Worker(Position):
 
         loss: the mean over the minibatch. correct: the number of samples classified correctly, for metrics.
         """
+        if loss is None:
+            raise TypeError(_NO_LOSS)
         if not self._is_next_real("step"):
             return
         self._follow_model()
         self._check_scale()
+        if self._loads % 2 == 1:  # the second time the program restores what it has put aside
+            self._warn_once("load_state_dict", _LOADED)
         if self._optimizer is not None:
             self._make_local_step()
         else:
@@ -577,7 +604,7 @@ class Worker(Position):
     def _begin_step(self):
         """Advances to the next step, without waiting for it."""
         self._attachment.next_step()
-        self._taken = self._gradients = 0
+        self._taken = self._gradients = self._loads = 0
         self._counts = True
         forget_losses()
         self._final = self._announced = len(self._parameters)
@@ -646,14 +673,14 @@ class Worker(Position):
 
     def _watch_writes(self):
         """Warns of changes to weights that the servers' weights replace."""
-        self._model.register_load_state_dict_post_hook(_Hook(self._after_load))
+        if not isinstance(self._model, torch.jit.ScriptModule):
+            self._model.register_load_state_dict_post_hook(_Hook(self._after_load))
         worker = weakref.ref(self)
         register_optimizer_step_post_hook(lambda optimizer,
                                           *_: worker() and worker()._after_other_step(optimizer))
 
     def _after_load(self, *_):
-        if self.steps == 0 and not self._attachment.stopped:
-            self._warn_once("load_state_dict", _LOADED)
+        self._loads += 1
 
     def _after_other_step(self, optimizer):
         if self._moves or isinstance(optimizer, Optimizer) or self._attachment.stopped:
@@ -683,7 +710,7 @@ class Worker(Position):
         called also waits for the parameters of its submodules that were not, and the first module in a step
         waits for all others."""
         called, self._called = self._called, None
-        own, covered = dict(self._needs), set()
+        own, covered = collections.defaultdict(int, self._needs), set()  # 0: of modules that are new
 
         def need(module):
             covered.add(module)
@@ -739,6 +766,7 @@ class Worker(Position):
                 sent, version = parameter.sent or (None, None)
                 if gradient is not None and (gradient is not sent or gradient._version != version):
                     raise RuntimeError(_CHANGED % parameter.name)
+                self._note_gradient(parameter, parameter.ready)
         else:
             self._gradients = sum(parameter.tensor.grad is not None for parameter in self._parameters)
         if self._gradients == 0 and not self._attachment.stopped:
@@ -753,11 +781,17 @@ class Worker(Position):
             gradient = parameter.tensor.grad
             if gradient is not None:
                 gradient = _full(gradient)
+            self._note_gradient(parameter, gradient is not None)
             if self._sends:
                 self._send_gradient(parameter, gradient)
             parameter.ready = True
             if not self._grouped:
                 self._announce()
+
+    def _note_gradient(self, parameter, has_gradient):
+        if not has_gradient and parameter.moves:
+            self._warn_once("no gradient", _STILL_MOVES % parameter.name)
+        parameter.moves |= has_gradient
 
     def _send_gradient(self, parameter, gradient):
         """gradient: None if the loss does not depend on the parameter in this step."""

@@ -300,6 +300,11 @@ def compile_later(model, minibatches, step):
         step(loss)
 
 
+def compile_part(model, minibatches, step):
+    model.dense1 = torch.compile(model.dense1, backend="eager")
+    plain(model, minibatches, step)
+
+
 def schedule(model, minibatches, step):
     """Something changes with the number of the step, and the state of the random numbers with it."""
     torch.manual_seed(3)
@@ -357,6 +362,7 @@ LOOPS = {
                                                                                               distill, 1e-6),
     "tied": (Tied, plain, 1e-6), "autocast": (Perceptron, autocast, 1e-6),
     "compile-later": (Perceptron, compile_later, 1e-6),
+    "compile-part": (Perceptron, compile_part, 1e-6), "compile-part-overlap": (Perceptron, compile_part, 1e-6),
     "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
     "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
     "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),

@@ -141,6 +141,16 @@ class Stream(IterableDataset):
         return iter(())
 
 
+class Lines(Stream):
+    """As many as a file has lines, which can only be read one after another."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+
 class Endless(IterableDataset):
     """Its samples again and again; each process of a DataLoader has some of them."""
 
@@ -544,6 +554,8 @@ def main():
     if variant == "same-memory":
         model.dense3 = nn.Linear(6, 8)
         model.dense3.weight.data = model.dense1.weight.data
+    if variant == "scripted":
+        model = torch.jit.script(model)
     if variant == "compiled":
         model = torch.compile(model, backend="eager")
     if variant == "unfrozen":
@@ -559,6 +571,18 @@ def main():
         return None
     if variant == "lbfgs":
         catchment.join(model, samples, optimizer=torch.optim.LBFGS(model.parameters()))
+    if variant == "no-module":
+        catchment.join([model], samples)
+    if variant == "meta-values":
+        catchment.join(Perceptron().to("meta"), samples)
+    if variant == "scripts":
+        catchment.join(torch.jit.script(model), samples, overlap=True)
+    if variant == "loader-set":
+        catchment.join(model, DataLoader(samples, batch_size=4))
+    if variant == "columns":
+        catchment.join(model, (torch.zeros(240, 6), torch.zeros(240)))
+    if variant == "no-index":
+        catchment.join(model, Lines(len(samples)))
     if variant == "no-length":
         catchment.join(model, Stream())
     if variant == "no-samples":
@@ -630,6 +654,26 @@ def main():
         return train(model, worker, 0, lambda loss: optimizer.step())
     if variant == "loaded-after":
         model.load_state_dict(initial.state_dict())
+    if variant == "rolled-back":
+        return train(model, worker, 0, lambda loss: model.load_state_dict(initial.state_dict()))
+    if variant == "swaps":
+        def swap(loss):
+            before = copy.deepcopy(model.state_dict())
+            model.load_state_dict(initial.state_dict())
+            model.load_state_dict(before)
+        return train(model, worker, 0, swap)
+    if variant == "freezes":
+        return train(model, worker, 0, lambda loss: model.dense1.requires_grad_(worker.steps < 3))
+    if variant == "own-decay":
+        worker.optimizer().param_groups[0]["weight_decay"] = 0.1
+        for x, y in worker.minibatches():
+            F.cross_entropy(model(x), y).backward()
+            worker.optimizer().step()
+        return None
+    if variant == "own-group":
+        worker.optimizer().add_param_group({"params": [torch.zeros(3, requires_grad=True)]})
+    if variant == "no-loss":
+        return train(model, worker, 0, lambda loss: worker.step(None))
     if variant == "removed":
         model.dense2 = nn.Module()
         model.dense2.weight, model.dense2.bias = torch.zeros(3, 8), torch.zeros(3)

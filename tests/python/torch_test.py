@@ -112,9 +112,17 @@ class TorchTest(TorchCase):
                                                   "the servers'"),
                               ("loaded-after", "weights were loaded into the model after join(), but the "
                                                "servers' replace them"),
-                              ("own-scheduler", "the job sets the learning rate, so changes by the program")):
+                              ("own-scheduler", "the job sets the learning rate, so changes by the program"),
+                              ("own-decay", "the job sets weight_decay, so the program's has no effect: set "
+                                            "optimizer.weight_decay in the job"),
+                              ("rolled-back", "weights were loaded into the model after join(), but the "
+                                              "servers' replace them"),
+                              ("freezes", "parameter dense1.bias has no gradient in this step. To the servers "
+                                          "it is 0, so the job's momentum")):
             self.attached(variant, *self.sets("epochs=1"))
             self.assertEqual(self.logs.count(text), 1, self.logs)
+        self.attached("swaps", *self.sets("epochs=1"))
+        self.assertNotIn("Warning", self.logs)
 
     def test_model_has_the_jobs_weights_after_the_loop(self):
         for variant in ("result", "result-overlap"):
@@ -159,7 +167,7 @@ class TorchTest(TorchCase):
         self.assertFalse(torch.equal(before["first.weight"], after["first.weight"]))
 
     def test_models_that_are_compiled_or_in_another_precision(self):
-        for variant in ("compiled", "bfloat16"):
+        for variant in ("compiled", "scripted", "bfloat16"):
             out = self.attached(variant, *self.sets("epochs=20", "optimizer.learning_rate=0.5"))
             model, (x, y) = torch_program.Perceptron(), torch_program.rows(self.rows).tensors
             model.load_state_dict(tensors(out + "/model.safetensors"))
@@ -268,6 +276,14 @@ class TorchTest(TorchCase):
                 ("same-memory", "parameters dense1.weight and dense3.weight are two tensors with the same "
                                 "memory"),
                 ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
+                ("no-module", r"the model is a list: give join\(\) a torch.nn.Module"),
+                ("meta-values", "parameter dense1.weight is on the meta device, and has no values"),
+                ("scripts-overlap", r"torch.jit.script, which has no hooks for join\(overlap=True\)"),
+                ("loader-set", "training set is a DataLoader, .*give its data set, loader.dataset"),
+                ("columns", "training set is a tuple, and not a data set of samples.*TensorDataset"),
+                ("no-index", r"training set \(Lines\) has no index.*samples_per_epoch for a stream"),
+                ("own-group", r"add_param_group\(\) cannot give the servers' optimizer parameters"),
+                ("no-loss", r"worker.step\(\) got no loss: give it the minibatch's mean loss"),
                 ("no-length",
                  r"training set \(Stream\) has no length.*: give join\(\) the number of samples"),
                 ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
