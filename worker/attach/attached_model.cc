@@ -149,19 +149,19 @@ absl::Status AttachedModel::Finish(const absl::Status& why) {
 absl::Status AttachedModel::AwaitEnd(double limit) {
   const SteadyClock clock;
   const double begin = clock.Now();
-  bool stopped = false;
+  std::optional<double> allowed;  // from when the worker was asked to stop
   std::optional<std::string> end;
   for (double waited = 0; !end.has_value() && waited < limit; waited = clock.Now() - begin) {
-    if (!stopped && channels_.stopped()) {
-      stopped = true;
-      limit = std::min(limit, waited + kStopSeconds);
+    if (const std::optional<double> stopped = channels_.stopped_for(); stopped && !allowed) {
+      allowed = std::max(kStopSeconds, *stopped + kFailureSeconds);
+      limit = std::min(limit, waited + *allowed - *stopped);
     }
     end = child_->WaitFor(std::min(kLookSeconds, limit - waited));
   }
   const std::string program = absl::StrCat("the program (pid ", child_->pid(), ")");
   if (!end.has_value()) {
     return absl::DeadlineExceededError(
-        stopped ? absl::StrCat(program, " did not end within ", Short(kStopSeconds),
+        allowed ? absl::StrCat(program, " did not end within ", Short(std::round(*allowed)),
                                " s after its worker was asked to stop, and is killed")
                 : absl::StrCat(program, " did not end within ", Short(limit),
                                " s of the job's end, and is killed"));

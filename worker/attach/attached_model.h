@@ -40,7 +40,8 @@ struct ProgramChannels {
   SharedMemory gradient;
   PlanBoard plan;
   std::function<void()> on_hello = [] {};  // called when the program has said Hello, and it is the job's
-  std::function<bool()> stopped = [] { return false; };  // returns whether the worker is asked to stop
+  // Returns for how many seconds the worker has been asked to stop; nothing if it is not.
+  std::function<std::optional<double>()> stopped_for = [] { return std::nullopt; };
 };
 
 class AttachedModel final : public Trainable {
@@ -79,10 +80,11 @@ class AttachedModel final : public Trainable {
   // Has `read` write the job's final weights for the program. Returns its error; the program then has none.
   absl::Status SetResult(absl::FunctionRef<absl::Status(absl::Span<float> weights)> read);
 
-  // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds, and at
-  // most kStopSeconds from when the worker is asked to stop; then it is killed. `why`: ok, or the error that
-  // the program must also end with. Errors, only if `why` is ok: Internal if the program fails after its
-  // last step, DeadlineExceeded if it is killed.
+  // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds. Once the
+  // worker is asked to stop, the limit is kStopSeconds from then on, but at least kFailureSeconds from the
+  // last step on. Then the program is killed. `why`: ok, or the error that the program must also end with.
+  // Errors, only if `why` is ok: Internal if the program fails after its last step, DeadlineExceeded if it is
+  // killed.
   absl::Status Finish(const absl::Status& why);
   static constexpr double kEndSeconds = 60;
   // The limit if `why` is an error.

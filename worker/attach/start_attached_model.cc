@@ -1,6 +1,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,11 @@ class ProgramWatch {
     offer_.reset();
   }
 
-  bool stopped() const { return stopped_(); }
+  std::optional<double> StoppedFor() {
+    if (!stopped_()) return std::nullopt;
+    if (!stopped_at_) stopped_at_ = clock_.Now();
+    return clock_.Now() - *stopped_at_;
+  }
 
   absl::Status Look(bool closed) {
     if (offer_ != nullptr) offer_->Serve();
@@ -41,11 +46,8 @@ class ProgramWatch {
                        joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
                        "; its output is above, in the worker's log"));
     }
-    if (!stopped_()) {
-      stopped_at_ = clock_.Now();
-      return absl::OkStatus();
-    }
-    if (joined_ && clock_.Now() - stopped_at_ < AttachedModel::kStopSeconds) return absl::OkStatus();
+    const std::optional<double> stopped = StoppedFor();
+    if (!stopped || (joined_ && *stopped < AttachedModel::kStopSeconds)) return absl::OkStatus();
     return absl::CancelledError("the worker was asked to stop");
   }
 
@@ -55,7 +57,7 @@ class ProgramWatch {
   ChildProgram* child_ = nullptr;
   std::unique_ptr<DescriptorOffer> offer_;
   bool joined_ = false;
-  double stopped_at_ = clock_.Now();
+  std::optional<double> stopped_at_;  // when it was noticed
 };
 
 int64_t BytesOf(const std::vector<TensorSpec>& tensors) {
@@ -107,7 +109,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramO
   watch->SetChild(child.get());
   watch->SetOffer(std::move(offer));
   channels.on_hello = [watch] { watch->SetJoined(); };
-  channels.stopped = [watch] { return watch->stopped(); };
+  channels.stopped_for = [watch] { return watch->StoppedFor(); };
   return std::make_unique<AttachedModel>(std::move(options), std::move(channels), std::move(child));
 }
 
