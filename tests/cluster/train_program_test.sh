@@ -69,6 +69,7 @@ grep -q "pass a test set to join()" "$log" || fail "it does not say what is miss
 # A program that hangs in a step or after its last one, and ignores SIGTERM, is ended by its worker, which is
 # asked to stop, too.
 for fault in busy endless; do
+  rm -rf "$out"  # with the log of an earlier run
   "$catchment" train --program="exec $program $fault" --set epochs=1 --overwrite --out="$out" >"$log" 2>&1 &
   train=$!
   until grep -qs "computes forever" "$out/logs/worker-0.log"; do
@@ -80,6 +81,9 @@ for fault in busy endless; do
   wait "$train" || code=$?
   [[ $code -eq 143 ]] || fail "exit code $code of a run that was stopped"
   grep -q "received SIGTERM" "$out/logs/worker-0.log" || fail "the worker was not asked to stop"
+  # The time of a step that hangs counts: after it the program has 5 s more, and not all of its 12 s again.
+  [[ $fault == endless ]] || grep -qE "did not end within (1[7-9]|[2-9][0-9]) s" "$out/logs/worker-0.log" ||
+    fail "the program had its time twice"
 done
 
 "$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
