@@ -14,9 +14,9 @@ _BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLo
             "them: give it batch_size=None")
 _OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set "
               "batch_size in the job")
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch; a loop may fetch one "
-             "minibatch ahead, not more; a DataLoader needs batch_size=None, and num_workers to load more in "
-             "advance")
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one "
+             "that is left out; a loop may fetch one minibatch ahead from its beginning, not more; a DataLoader "
+             "needs batch_size=None, and num_workers to load more in advance")
 _TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
           "loss.backward(); the gradients of several losses add up")
 _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
@@ -176,15 +176,21 @@ class Handed(collections.deque):
     """
 
     counts = False
+    _fetched = 0
+    _most = 1
 
     def begin(self):
         """Begins a loop."""
         self.clear()
-        self.counts = True
+        self.counts, self._fetched, self._most = True, 0, 1
 
     def check(self, step):
-        if len(self) > 1:
+        """Called before a minibatch is handed out."""
+        if len(self) > self._most:
             raise RuntimeError(_LEFT_OUT % step)
+        if self._fetched > 0 and not self:
+            self._most = 0  # the loop does not look ahead
+        self._fetched += 1
 
     def is_next_real(self):
         """Ends the first one. Returns whether its step is to be made."""

@@ -269,6 +269,8 @@ class TorchTest(TorchCase):
                          r"worker.skip\(\) was called after a backward pass, .*join without overlap")
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
+        self.attached("skips-third", fails=True)
+        self.assertIn("the program failed: RuntimeError: step 3 was skipped", self.logs)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
         for variant, text in (
                 ("complex", "parameter phase has type torch.complex64"),
