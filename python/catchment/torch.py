@@ -31,6 +31,7 @@ from ._position import Position
 from ._run import compare, train
 from ._stream import Stream
 from ._version import __version__
+from ._writes import Writes
 
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
@@ -57,8 +58,9 @@ _NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not i
 _OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no "
                     "effect: remove it, and set optimizer.learning_rate and the like in the job, or give it "
                     "to join() for a job with contribution.pseudo_gradient or .elastic")
-_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before "
-           "join(), which makes them the initial weights of a new job")
+_WRITTEN = ("the program has changed weights of the model after join() (parameter %s), but the servers' replace "
+            "them in every step: load weights before join(), which makes them the initial weights of a new job, "
+            "constrain weights in the forward pass, and set weight decay in the job")
 _SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: "
            "call scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, "
            "or compute in bfloat16, which needs no scaler")
@@ -330,7 +332,6 @@ class Worker(Position):
         self._overlaps = overlap
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
-        self._loads = 0           # of a state into the model, in this step
         self._taken = 0           # of the weights, values that the parameters have
         self._called = {}         # modules that have had a forward pass; None: they are known
         self._needs = {}          # module -> weights from the first on that its forward pass waits for
@@ -341,10 +342,12 @@ class Worker(Position):
         self._moves = False       # the weights, with its own optimizer
         self._share_weights()
         self._learn_parameters()
+        # An optimizer given to join sends what the program makes of the weights.
+        self._writes = None if self._grouped or optimizer is not None else Writes(self._parameters)
         if not self.evaluates:
             _scaler.watch()
             self._add_hooks()
-            self._watch_writes()
+            self._watch_optimizers()
             self._begin_step()
             self._take_weights(self._size)
 
@@ -407,8 +410,10 @@ class Worker(Position):
             return
         self._follow_model()
         self._check_scale()
-        if self._loads % 2 == 1:  # the second time the program restores what it has put aside
-            self._warn_once("load_state_dict", _LOADED)
+        if self._counts and self._writes is not None:
+            written = self._writes.find(self._vectors[0])
+            if written is not None:
+                self._warn_once("weights", _WRITTEN % written)
         if self._optimizer is not None:
             self._make_local_step()
         else:
@@ -604,7 +609,7 @@ class Worker(Position):
     def _begin_step(self):
         """Advances to the next step, without waiting for it."""
         self._attachment.next_step()
-        self._taken = self._gradients = self._loads = 0
+        self._taken = self._gradients = 0
         self._counts = True
         forget_losses()
         self._final = self._announced = len(self._parameters)
@@ -642,6 +647,8 @@ class Worker(Position):
             if self._counts:
                 self._copy_weights(self._taken, here)
             self._taken = here
+            if self._counts and here == self._size and self._writes is not None:
+                self._writes.note(self._vectors[0])
         self._copies.wait_for(values)
 
     @torch.no_grad()
@@ -671,23 +678,17 @@ class Worker(Position):
             # First, because hooks such as those of spectral_norm and pruning read the weights.
             module.register_forward_pre_hook(_Hook(self._before_forward), prepend=True)
 
-    def _watch_writes(self):
-        """Warns of changes to weights that the servers' weights replace."""
-        if not isinstance(self._model, torch.jit.ScriptModule):
-            self._model.register_load_state_dict_post_hook(_Hook(self._after_load))
+    def _watch_optimizers(self):
         worker = weakref.ref(self)
         register_optimizer_step_post_hook(lambda optimizer,
                                           *_: worker() and worker()._after_other_step(optimizer))
-
-    def _after_load(self, *_):
-        self._loads += 1
 
     def _after_other_step(self, optimizer):
         if self._moves or isinstance(optimizer, Optimizer) or self._attachment.stopped:
             return
         ids = {id(parameter.tensor) for parameter in self._parameters}
         if any(id(p) in ids for group in optimizer.param_groups for p in group["params"]):
-            self._warn_once("optimizer", _OTHER_OPTIMIZER % type(optimizer).__name__)
+            self._warn_once("weights", _OTHER_OPTIMIZER % type(optimizer).__name__)
 
     def _warn_once(self, what, text):
         if what not in self._warned:

@@ -534,13 +534,58 @@ LOOPS = {"optimizer": with_optimizer, "closure": with_closure, "scaler": with_sc
          "ahead-processes": ahead_processes, "no-sync": without_sync}
 
 
+def clamp(model):
+    for p in model.parameters():
+        p.data.clamp_(-0.01, 0.01)
+
+
+@torch.no_grad()
+def decay(model):
+    for p in model.parameters():
+        p.mul_(0.999)
+
+
+def set_from_vector(model):
+    vector = nn.utils.parameters_to_vector(model.parameters())
+    nn.utils.vector_to_parameters(vector.detach() / 2, model.parameters())
+
+
+def prune(model):
+    nn.utils.prune.l1_unstructured(model.dense1, "weight", 0.5)
+    nn.utils.prune.remove(model.dense1, "weight")
+
+
+def load(model, **options):
+    model.load_state_dict({name: values + 1 for name, values in model.state_dict().items()}, **options)
+
+
+# What a program does to the weights behind a step, which the servers' weights replace.
+WRITES = {"clamp": clamp, "decay": decay, "vector": set_from_vector, "prune-remove": prune, "load-in-loop": load,
+          "load-assign": lambda model: load(model, assign=True),
+          "decay-channels-last": lambda model: decay(model.to(memory_format=torch.channels_last))}
+
+
+def writing(model, worker, write):
+    for x, y in worker.minibatches():
+        simple(model, x, y)
+        worker.step(0.0)
+        write(model)
+
+
+@torch.no_grad()
+def move_and_return(model):
+    for p in model.parameters():
+        p.add_(p.grad, alpha=0.5)
+        p.sub_(p.grad, alpha=0.5)
+
+
 def main():
     path, variant = sys.argv[1:]
     overlap = variant.endswith("-overlap")
     variant = variant.replace("-overlap", "")
     torch.manual_seed(5)
     samples = rows(path)
-    kinds = {"deep": Deep, "collate": Deep}
+    kinds = {"deep": Deep, "collate": Deep, "decay-channels-last": Convolution}
     kinds.update({name: program[0] for name, program in PROGRAMS.items()})
     model = kinds.get(variant, Perceptron)()
     if variant == "gpu":
@@ -653,9 +698,11 @@ def main():
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         return train(model, worker, 0, lambda loss: optimizer.step())
     if variant == "loaded-after":
-        model.load_state_dict(initial.state_dict())
-    if variant == "rolled-back":
-        return train(model, worker, 0, lambda loss: model.load_state_dict(initial.state_dict()))
+        load(model)
+    if variant in WRITES:
+        return writing(model, worker, WRITES[variant])
+    if variant == "moves-and-returns":
+        return train(model, worker, 0, lambda loss: move_and_return(model))
     if variant == "swaps":
         def swap(loss):
             before = copy.deepcopy(model.state_dict())
@@ -706,6 +753,11 @@ def main():
     if variant == "skip":
         for _ in DataLoader(worker.minibatches(), batch_size=None):
             pass
+    if variant == "skips-third":
+        for step, (x, y) in enumerate(worker.minibatches(), 1):
+            if step != 3:
+                simple(model, x, y)
+                worker.step(0.0)
     if variant == "skip-sent":
         for x, y in worker.minibatches():
             F.cross_entropy(model(x), y).backward()
@@ -739,8 +791,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-    if variant == "skips-third":
-        for step, (x, y) in enumerate(worker.minibatches(), 1):
-            if step != 3:
-                simple(model, x, y)
-                worker.step(0.0)

@@ -34,6 +34,7 @@ ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=
 # As torch_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
 OWN = ("algorithm.preset=local_sgd",)
+WRITTEN = "UserWarning: the program has changed weights of the model after join() (parameter "
 
 
 class TorchTest(TorchCase):
@@ -74,6 +75,7 @@ class TorchTest(TorchCase):
         for variant in variants:
             with self.subTest(variant):
                 self.attached(variant, *self.sets("epochs=1", *SGD))
+                self.assertNotIn("has changed weights", self.logs)
 
     def test_programs_train_as_they_do_in_pytorch(self):
         self.follow(torch_program.PROGRAMS)
@@ -110,19 +112,22 @@ class TorchTest(TorchCase):
     def test_warns_of_changes_that_the_servers_weights_replace(self):
         for variant, text in (("other-optimizer", "SGD changes parameters of the job, but their weights are "
                                                   "the servers'"),
-                              ("loaded-after", "weights were loaded into the model after join(), but the "
-                                               "servers' replace them"),
+                              ("loaded-after", WRITTEN),
                               ("own-scheduler", "the job sets the learning rate, so changes by the program"),
                               ("own-decay", "the job sets weight_decay, so the program's has no effect: set "
                                             "optimizer.weight_decay in the job"),
-                              ("rolled-back", "weights were loaded into the model after join(), but the "
-                                              "servers' replace them"),
                               ("freezes", "parameter dense1.bias has no gradient in this step. To the servers "
                                           "it is 0, so the job's momentum")):
             self.attached(variant, *self.sets("epochs=1"))
             self.assertEqual(self.logs.count(text), 1, self.logs)
-        self.attached("swaps", *self.sets("epochs=1"))
-        self.assertNotIn("Warning", self.logs)
+        for variant in torch_program.WRITES:
+            for preset in ("sync", "easgd"):
+                with self.subTest(variant, preset=preset):
+                    self.attached(variant, *self.sets("epochs=1", "algorithm.preset=" + preset))
+                    self.assertEqual(self.logs.count(WRITTEN), 1, self.logs)
+        for variant in ("swaps", "moves-and-returns"):
+            self.attached(variant, *self.sets("epochs=1"))
+            self.assertNotIn("Warning", self.logs)
 
     def test_model_has_the_jobs_weights_after_the_loop(self):
         for variant in ("result", "result-overlap"):
@@ -264,13 +269,13 @@ class TorchTest(TorchCase):
                                     "overlap")
         self.attached("skip", fails=True)
         self.assertIn("the program failed: RuntimeError: step 1 was skipped", self.logs)
+        self.attached("skips-third", fails=True)
+        self.assertIn("the program failed: RuntimeError: step 3 was skipped", self.logs)
         self.attached("skip-sent-overlap", fails=True)
         self.assertRegex(self.logs,
                          r"worker.skip\(\) was called after a backward pass, .*join without overlap")
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
-        self.attached("skips-third", fails=True)
-        self.assertIn("the program failed: RuntimeError: step 3 was skipped", self.logs)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
         for variant, text in (
                 ("complex", "parameter phase has type torch.complex64"),
