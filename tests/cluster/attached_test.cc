@@ -146,6 +146,17 @@ TEST_F(AttachedTest, EvaluatorsProgramScoresTheWeights) {
   EXPECT_GT(summary.value("test_loss", 0.0), 0.0) << summary.dump(2);
 }
 
+TEST_F(AttachedTest, EvaluatorsProgramThatScoresNothingIsNamed) {
+  TestCluster cluster(
+      {.job = AttachedJob("epochs: 20", kRows), .program = "export TEST_SAMPLES=1; " + Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& evaluator = cluster.StartWorker(
+      {"--role=evaluator", absl::StrCat("--program=export TEST_SAMPLES=1; ", Program("unscored"))});
+  cluster.StartWorkers(1);
+  EXPECT_TRUE(cluster.AwaitOutput(evaluator, "if worker.evaluates is true, it must call worker.evaluate()"))
+      << evaluator.Output();
+}
+
 // The worker's program is done before the evaluator's has begun.
 TEST_F(AttachedTest, JobWaitsForTheProgramOfItsEvaluator) {
   TestCluster cluster(

@@ -16,11 +16,15 @@ namespace {
 
 // The time for a program to end after its socket is closed.
 constexpr double kDeathSeconds = 1;
+constexpr char kMustEvaluate[] =
+    ". The job gave it weights to score, because it gives join() a test set: if worker.evaluates is true, it "
+    "must call worker.evaluate()";
 
 // Says why a program is not to be waited for.
 class ProgramWatch {
  public:
-  explicit ProgramWatch(std::function<bool()> stopped) : stopped_(std::move(stopped)) {}
+  ProgramWatch(std::function<bool()> stopped, bool evaluates)
+      : stopped_(std::move(stopped)), evaluates_(evaluates) {}
 
   void SetChild(ChildProgram* child) { child_ = child; }
   // `offer` serves while the program has not joined.
@@ -44,7 +48,8 @@ class ProgramWatch {
       return absl::InternalError(
           absl::StrCat("the program (pid ", child_->pid(), ") ended ",
                        joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
-                       "; its output is above, in the worker's log"));
+                       "; its output is above, in the worker's log",
+                       joined_ && evaluates_ && *end == ChildProgram::kInOrder ? kMustEvaluate : ""));
     }
     const std::optional<double> stopped = StoppedFor();
     if (!stopped || (joined_ && *stopped < AttachedModel::kStopSeconds)) return absl::OkStatus();
@@ -54,6 +59,7 @@ class ProgramWatch {
  private:
   const SteadyClock clock_;
   const std::function<bool()> stopped_;
+  const bool evaluates_;
   ChildProgram* child_ = nullptr;
   std::unique_ptr<DescriptorOffer> offer_;
   bool joined_ = false;
@@ -96,7 +102,7 @@ ChildProgram::Options ChildOptions(const ProgramOptions& program, const std::vec
 absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
                                                                   AttachedModel::Options options,
                                                                   std::function<bool()> stopped) {
-  const auto watch = std::make_shared<ProgramWatch>(std::move(stopped));
+  const auto watch = std::make_shared<ProgramWatch>(std::move(stopped), options.evaluates);
   int theirs = -1;
   ASSIGN_OR_RETURN(ProgramChannels channels,
                    MakeChannels(
