@@ -62,7 +62,7 @@ constexpr Text kTexts[] = {
      "For slow networks or many workers: each trains its own weights, which are pulled towards the center at "
      "intervals.",
      "consistency { asynchronous {} } contribution { elastic {} }",
-     "kind: SGD learning_rate: 0.4 momentum: 0"},
+     "kind: SGD learning_rate: 0.4 momentum: 0", 18},
     // All workers exchange against the same center: easgd that can be repeated.
     {"easgd_sync", "Like easgd, for equally fast machines and repeatable runs.",
      "consistency { synchronous {} } contribution { elastic {} }",
@@ -226,6 +226,10 @@ void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* opt
 // so the center does not overshoot with any number of workers, and with a smaller rate workers make too few
 // exchanges in a training to follow each other.
 constexpr float kLeastMovingRate = 0.3f;
+// With more workers, which then make few steps each, the center of workers without momentum would be too far
+// behind them with the default of communication_period.
+constexpr uint32_t kWorkersOfLongPeriod = 15;
+constexpr uint32_t kShortPeriod = 2;
 // The buffer of n_softsync grows with the workers, so that a contribution is about this number of updates old
 // at most.
 constexpr uint32_t kMostUpdatesOld = 3;
@@ -235,13 +239,16 @@ constexpr uint32_t kMostUpdatesOld = 3;
 constexpr uint32_t kGradientsPerUpdate = 4;
 
 // Sets the fields of a preset's algorithm that follow the number of workers.
-void FitToWorkers(uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
+void FitToWorkers(const Preset& preset, uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
   v1::Consistency* const consistency = algorithm->mutable_consistency();
   v1::Contribution* const contribution = algorithm->mutable_contribution();
   const bool follows = consistency->has_asynchronous() && contribution->has_elastic();
   // With fewer workers 0.9 / workers is larger.
   if (follows && !contribution->elastic().has_moving_rate() && workers > 3)
     contribution->mutable_elastic()->set_moving_rate(kLeastMovingRate);
+  const bool lags = follows && preset.optimizer.momentum() == 0;
+  if (lags && !contribution->elastic().has_communication_period() && workers > kWorkersOfLongPeriod)
+    contribution->mutable_elastic()->set_communication_period(kShortPeriod);
   if (sets_buffer || !consistency->has_n_softsync()) return;
   v1::NSoftsync* const softsync = consistency->mutable_n_softsync();
   if (softsync->amount_case() == v1::NSoftsync::kSize) {
@@ -270,7 +277,9 @@ constexpr Alias kAliases[] = {
 std::optional<double> StepLimit(const Preset& preset, const v1::Job& job) {
   if (preset.step_times_delay == 0 || job.workers() <= kFewWorkers) return std::nullopt;
   const double each = ContributionsPerUpdate(job.algorithm().consistency(), job.workers());
-  return preset.step_times_delay * each / job.workers();
+  const double limit = preset.step_times_delay * each / job.workers();
+  const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
+  return limit < own ? std::make_optional(limit) : std::nullopt;
 }
 
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
@@ -278,13 +287,11 @@ v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   const v1::Optimizer& given = job.optimizer();
   const std::optional<double> limit = StepLimit(preset, job);
   if (!limit) return fitting;
-  const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
-  const double most = std::min(own, *limit);
   const bool needed = given.has_learning_rate() || given.nesterov() ||
                       KindOf(job.algorithm().compensation()).needs_momentum();
   if (!needed) fitting.set_momentum(0);
   const double momentum = given.has_momentum() ? given.momentum() : fitting.momentum();
-  fitting.set_learning_rate(static_cast<float>(most * (1 - momentum)));
+  fitting.set_learning_rate(static_cast<float>(*limit * (1 - momentum)));
   return fitting;
 }
 
@@ -334,7 +341,7 @@ void ApplyPreset(const Preset& preset, v1::Job* job) {
   const bool sets_buffer =
       job->algorithm().consistency().n_softsync().amount_case() != v1::NSoftsync::AMOUNT_NOT_SET;
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
-  FitToWorkers(job->workers(), sets_buffer, job->mutable_algorithm());
+  FitToWorkers(preset, job->workers(), sets_buffer, job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
   const bool elastic = job->algorithm().contribution().has_elastic();
   FillOptimizer(elastic && steps_itself ? IdentityOptimizer() : OptimizerFor(fitting, *job), elastic,

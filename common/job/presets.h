@@ -28,7 +28,7 @@ struct Preset {
 };
 
 // Returns the most that learning_rate / (1 - momentum) is by default in a job whose algorithm is filled in;
-// nothing if it does not follow the workers.
+// nothing if that is not less than the preset's own.
 std::optional<double> StepLimit(const Preset& preset, const v1::Job& job);
 
 const std::vector<Preset>& Presets();

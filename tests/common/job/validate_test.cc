@@ -346,6 +346,21 @@ TEST(Presets, AsynchronousElasticWorkersKeepAMovingRate) {
   EXPECT_FLOAT_EQ(rate("easgd_sync", 60), 0.9f / 60);
 }
 
+TEST(Presets, ManyElasticWorkersWithoutMomentumExchangeMoreOften) {
+  const auto period = [](const std::string& preset, int workers, const std::string& set = "seed=1") {
+    return Filled({"algorithm.preset=" + preset, absl::StrCat("workers=", workers), set})
+        .algorithm()
+        .contribution()
+        .elastic()
+        .communication_period();
+  };
+  EXPECT_EQ(period("easgd", 15), 4);
+  EXPECT_EQ(period("easgd", 16), 2);
+  EXPECT_EQ(period("easgd", 60, "algorithm.contribution.elastic.communication_period=8"), 8);
+  EXPECT_EQ(period("eamsgd", 60), 4);
+  EXPECT_EQ(period("easgd_sync", 60), 4);
+}
+
 TEST(Presets, SayWhoWaits) {
   const auto consistency = [](const std::string& preset) {
     return Filled({"algorithm.preset=" + preset, "workers=4"}).algorithm().consistency().ShortDebugString();
