@@ -14,8 +14,6 @@ All of a step's weights are there when its minibatch is, and step() sends the gr
 """
 import collections
 import contextlib
-import ctypes
-import os
 import warnings
 import weakref
 from typing import Any, Callable, Iterator, Optional, Tuple, Union
@@ -24,20 +22,17 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from . import _attachment, _copies, _scaler
-from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, check_items, is_indexed, reader
+from . import _attachment, _copies, _model, _scaler, _statistics
+from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, is_indexed, reader
 from ._optimizer import Optimizer, Scheduler, forget_losses
 from ._position import Position
 from ._run import compare, train
-from ._stream import Stream
 from ._version import __version__
 from ._writes import Writes
 
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_LENGTH = ("the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
-              "of samples, or samples_per_epoch for a stream")
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not "
              "asked for its minibatches: loop over worker.minibatches() or worker.loader(), instead of a "
@@ -70,24 +65,12 @@ _SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) 
 _RESTARTED = "the worker has registered again, and continues with the servers' weights: the optimizer given to join() %s"
 _CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an "
             "optimizer whose step() needs no closure")
-_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
-            "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
 _SCRIPTED = ("the model is made by torch.jit.script, which has no hooks for join(overlap=True): join without "
              "overlap")
 _NO_MODULE = "the model is a %s: give join() a torch.nn.Module"
-_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
-               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
 _NO_LOSS = "worker.step() got no loss: give it the minibatch's mean loss, worker.step(loss)"
 _STILL_MOVES = ("parameter %s has no gradient in this step. To the servers it is 0, so the job's momentum and "
                 "weight decay still move the parameter, which an optimizer of PyTorch would leave as it is")
-_META = ("parameter %s is on the meta device, and has no values: give the model memory with "
-         "model.to_empty(device=...), and weights, before join()")
-_EMPTY = ("parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
-          "before join()")
-_SAME_MEMORY = ("parameters %s and %s are two tensors with the same memory, which would be trained apart: "
-                "make them one, by assigning the first parameter itself instead of its data")
-_COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
-_STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
 def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None,
@@ -125,23 +108,23 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
         raise ValueError(_CLOSURE % type(optimizer).__name__)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(_NO_MODULE % type(model).__name__)
-    model, compiled = _unwrap(model, group)
+    model, compiled = _model.unwrap(model, group)
     if overlap and isinstance(model, torch.jit.ScriptModule):
         raise ValueError(_SCRIPTED)
-    parameters = [(name, p) for name, p in _named_parameters(model) if p.requires_grad]
-    _check_parameters(parameters, group)
-    _check_device(parameters)
+    parameters = [(name, p) for name, p in _model.named_parameters(model) if p.requires_grad]
+    _model.check_parameters(parameters, group)
+    _model.check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
     counted = samples_per_epoch is not None
-    train_samples = samples_per_epoch if counted else _count(train, "training")
-    test_samples = 0 if test is None else _count(test, "test")
+    train_samples = samples_per_epoch if counted else _model.count(train, "training")
+    test_samples = 0 if test is None else _model.count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
-        values = [_bytes(_full(p.detach())) for _, p in parameters]
+        values = [_model.bytes_of(_model.full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
             _attachment.end_program()
         _attachment.describe(directory, tensors, values, train_samples, test_samples, optimizer is not None)
-    device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
+    device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
 
     def attach():
         return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None,
@@ -154,113 +137,8 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, True, counted)
 
 
-def _named_parameters(model, **options):
-    """Yields parameters with the names that they have if no module is compiled."""
-    return ((name.replace(_COMPILED, ""), p) for name, p in model.named_parameters(**options))
-
-
-def _is_compiled(module):
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-
-
-def _unwrap(model, group):
-    """Returns the user's module, and whether it or a part of it was compiled."""
-    compiled = any(_is_compiled(module) for module in model.modules())
-    while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod
-        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
-            if group is None:
-                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process "
-                                 "group, group=torch.distributed.group.WORLD")
-            model = model.module
-        else:
-            return model, compiled
-
-
-def _check_parameters(parameters, group):
-    if not parameters:
-        raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
-    for name, p in parameters:
-        if torch.nn.parameter.is_lazy(p):
-            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
-                             "model before join()" % name)
-        if p.is_meta:
-            raise ValueError(_META % name)
-        if p.numel() == 0:
-            raise ValueError(_EMPTY % (name, tuple(p.shape)))
-        if not p.dtype.is_floating_point:
-            raise TypeError("parameter %s has type %s, but the job's weights are float32: only "
-                            "floating-point parameters can be trained" % (name, p.dtype))
-        if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
-            raise TypeError("FullyShardedDataParallel replaces the model's parameters: shard the model with "
-                            "torch.distributed.fsdp.fully_shard")
-        if hasattr(p, "full_tensor") and group is None:
-            raise ValueError("parameter %s is sharded: give join() the process group, "
-                             "group=torch.distributed.group.WORLD" % name)
-    _check_memory(parameters)
-
-
-def _check_memory(parameters):
-    names = {}  # by memory
-    for name, p in parameters:
-        if hasattr(p, "full_tensor"):
-            continue  # has no memory of its own
-        place = p.device, p.data_ptr()
-        if names.setdefault(place, name) != name:
-            raise ValueError(_SAME_MEMORY % (names[place], name))
-
-
-def _check_device(parameters):
-    index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
-    devices = {p.device for _, p in parameters if p.device.type == "cuda"}
-    if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
-        warnings.warn(_ONE_GPU % (index, "cuda:0"))
-
-
-def _full(tensor):
-    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call
-    this."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def _bytes(tensor):
-    """Returns the values as float32; PyTorch alone needs NumPy for it."""
-    values = tensor.to("cpu", torch.float32).contiguous()
-    return ctypes.string_at(values.data_ptr(), 4 * values.numel())
-
-
-def _count(data, what):
-    if isinstance(data, int):
-        return data
-    check_items(data, what)
-    if isinstance(data, (dict, tuple)):
-        raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
-    if not hasattr(data, "__len__") or not is_indexed(data):
-        raise TypeError(_NO_LENGTH % (what, type(data).__name__,
-                                      "no index" if hasattr(data, "__len__") else "no length"))
-    return len(data)
-
-
 def _number(value):
     return value.item() if isinstance(value, torch.Tensor) else value
-
-
-def _device_of(parameters):
-    devices = sorted({str(p.device) for _, p in parameters})
-    return ", ".join(devices)
-
-
-def _parameters_in(model):
-    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is
-    fast."""
-    found, modules = [], [model]
-    while modules:
-        module = modules.pop()
-        if module is not None:
-            found.extend(module._parameters.values())
-            modules.extend(module._modules.values())
-    return found
 
 
 class _Parameter:
@@ -484,53 +362,12 @@ class Worker(Position):
             self._follow_model()
             self._copy_weights(0, self._size)
             self._copies.wait_for(self._size)
-            statistics = self._estimate_statistics(forward or self._pass_first, self._train if data is None
-                                                   else data,
-                                                   collate or default_collate)
+            statistics = _statistics.estimate(self._model, self._train if data is None else data,
+                                              collate or default_collate, forward, self.batch_size)
             loss, correct = score()
             for name, values in statistics:
-                self._attachment.statistic(name, _bytes(values))
+                self._attachment.statistic(name, _model.bytes_of(values))
             self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
-
-    # --------------------------------------------------------------------------------------------- batch norm
-
-    def _pass_first(self, minibatch):
-        self._model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
-
-    @torch.no_grad()
-    def _estimate_statistics(self, forward, data, collate):
-        """Returns (name, values): means over minibatches, as for the job's own models
-        (worker/evaluator.cc)."""
-        norms = [(name, module) for name, module in self._model.named_modules()
-                 if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
-                 and module.running_mean is not None]
-        if not norms or data is None or isinstance(data, int):
-            return []
-        for _, module in norms:
-            module.reset_running_stats()
-            module.momentum = None  # the mean over all that follow
-        training = self._model.training
-        self._model.train()
-        for samples in self._some_minibatches(data):
-            forward(collate(samples))
-        self._model.train(training)
-        return [(name.replace(_COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32))
-                for name, module in norms
-                for kind in ("running_mean", "running_var")]
-
-    def _some_minibatches(self, data):
-        """Yields lists of training samples: evenly from the whole set, or the first ones of a stream."""
-        count = -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size
-        if not is_indexed(data):
-            stream = Stream(data)
-            for samples in (stream.take(self.batch_size) for _ in range(0, count, self.batch_size)):
-                if samples is None:
-                    return
-                yield samples
-            return
-        count = min(len(data), count)
-        for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
-            yield [data[i * len(data) // count] for i in range(begin, min(begin + self.batch_size, count))]
 
     # ------------------------------------------------------------------------------------------------ weights
 
@@ -541,7 +378,7 @@ class Worker(Position):
         self._copied = [parameter for parameter in self._parameters if not parameter.shared]
 
     def _learn_parameters(self):
-        self._found = _parameters_in(self._model)
+        self._found = _model.parameters_in(self._model)
         self._ids = list(map(id, self._found))
         trained = {id(parameter.tensor) for parameter in self._parameters}
         self._frozen = [p for p in self._found if p is not None and id(p) not in trained]
@@ -552,7 +389,7 @@ class Worker(Position):
         """Detects parameters that the program has replaced, moved to other memory or unfrozen since join."""
         if not self._follows:
             return
-        if list(map(id, _parameters_in(self._model))) != self._ids:
+        if list(map(id, _model.parameters_in(self._model))) != self._ids:
             self._find_parameters()
         if any(p.requires_grad for p in self._frozen):
             self._warn_of_untrained()
@@ -568,7 +405,7 @@ class Worker(Position):
 
     def _find_parameters(self):
         """Finds the job's parameters in a model whose parameters have changed."""
-        names = dict(_named_parameters(self._model, remove_duplicate=False))
+        names = dict(_model.named_parameters(self._model, remove_duplicate=False))
         present = set(map(id, names.values()))
         for parameter in self._parameters:
             tensor = names.get(parameter.name)
@@ -735,7 +572,7 @@ class Worker(Position):
         self._moves = False
         self._optimizer.zero_grad()
         for parameter in self._parameters:
-            moved = _full(parameter.tensor.detach())
+            moved = _model.full(parameter.tensor.detach())
             if self._sends:
                 parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
             parameter.ready = True
@@ -781,7 +618,7 @@ class Worker(Position):
         for parameter in reversed(self._parameters):
             gradient = parameter.tensor.grad
             if gradient is not None:
-                gradient = _full(gradient)
+                gradient = _model.full(gradient)
             self._note_gradient(parameter, gradient is not None)
             if self._sends:
                 self._send_gradient(parameter, gradient)

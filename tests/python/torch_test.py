@@ -16,7 +16,7 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-import catchment.torch  # noqa: E402
+from catchment import _model  # noqa: E402
 import torch_loops  # noqa: E402
 import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
@@ -103,8 +103,7 @@ class TorchTest(TorchCase):
                     unittest.mock.patch("torch.cuda.device_count", return_value=count), \
                     warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                catchment.torch._check_device([("weight",
-                                                types.SimpleNamespace(device=torch.device(device)))])
+                _model.check_device([("weight", types.SimpleNamespace(device=torch.device(device)))])
             self.assertEqual([str(one.message) for one in caught], [
                 "this is worker %d of its machine, and its model is on cuda:0, which other workers may use, "
                 "too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index] * warns)

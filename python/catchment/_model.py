@@ -1,0 +1,127 @@
+"""What catchment.torch reads of a model and of data sets, and what it refuses."""
+import ctypes
+import os
+import warnings
+
+import torch
+
+from ._minibatches import check_items, is_indexed
+
+_NO_LENGTH = ("the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
+              "of samples, or samples_per_epoch for a stream")
+_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
+               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
+_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
+            "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
+_META = ("parameter %s is on the meta device, and has no values: give the model memory with "
+         "model.to_empty(device=...), and weights, before join()")
+_EMPTY = ("parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
+          "before join()")
+_SAME_MEMORY = ("parameters %s and %s are two tensors with the same memory, which would be trained apart: "
+                "make them one, by assigning the first parameter itself instead of its data")
+COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
+
+
+def named_parameters(model, **options):
+    """Yields parameters with the names that they have if no module is compiled."""
+    return ((name.replace(COMPILED, ""), p) for name, p in model.named_parameters(**options))
+
+
+def _is_compiled(module):
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def unwrap(model, group):
+    """Returns the user's module, and whether it or a part of it was compiled."""
+    compiled = any(_is_compiled(module) for module in model.modules())
+    while True:
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            if group is None:
+                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process "
+                                 "group, group=torch.distributed.group.WORLD")
+            model = model.module
+        else:
+            return model, compiled
+
+
+def check_parameters(parameters, group):
+    if not parameters:
+        raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
+    for name, p in parameters:
+        if torch.nn.parameter.is_lazy(p):
+            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
+                             "model before join()" % name)
+        if p.is_meta:
+            raise ValueError(_META % name)
+        if p.numel() == 0:
+            raise ValueError(_EMPTY % (name, tuple(p.shape)))
+        if not p.dtype.is_floating_point:
+            raise TypeError("parameter %s has type %s, but the job's weights are float32: only "
+                            "floating-point parameters can be trained" % (name, p.dtype))
+        if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
+            raise TypeError("FullyShardedDataParallel replaces the model's parameters: shard the model with "
+                            "torch.distributed.fsdp.fully_shard")
+        if hasattr(p, "full_tensor") and group is None:
+            raise ValueError("parameter %s is sharded: give join() the process group, "
+                             "group=torch.distributed.group.WORLD" % name)
+    _check_memory(parameters)
+
+
+def _check_memory(parameters):
+    names = {}  # by memory
+    for name, p in parameters:
+        if hasattr(p, "full_tensor"):
+            continue  # has no memory of its own
+        place = p.device, p.data_ptr()
+        if names.setdefault(place, name) != name:
+            raise ValueError(_SAME_MEMORY % (names[place], name))
+
+
+def check_device(parameters):
+    index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
+    devices = {p.device for _, p in parameters if p.device.type == "cuda"}
+    if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
+        warnings.warn(_ONE_GPU % (index, "cuda:0"))
+
+
+def full(tensor):
+    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call
+    this."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def bytes_of(tensor):
+    """Returns the values as float32; PyTorch alone needs NumPy for it."""
+    values = tensor.to("cpu", torch.float32).contiguous()
+    return ctypes.string_at(values.data_ptr(), 4 * values.numel())
+
+
+def count(data, what):
+    if isinstance(data, int):
+        return data
+    check_items(data, what)
+    if isinstance(data, (dict, tuple)):
+        raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
+    if not hasattr(data, "__len__") or not is_indexed(data):
+        raise TypeError(_NO_LENGTH % (what, type(data).__name__,
+                                      "no index" if hasattr(data, "__len__") else "no length"))
+    return len(data)
+
+
+def device_of(parameters):
+    devices = sorted({str(p.device) for _, p in parameters})
+    return ", ".join(devices)
+
+
+def parameters_in(model):
+    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is
+    fast."""
+    found, modules = [], [model]
+    while modules:
+        module = modules.pop()
+        if module is not None:
+            found.extend(module._parameters.values())
+            modules.extend(module._modules.values())
+    return found
