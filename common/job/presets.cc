@@ -92,7 +92,7 @@ constexpr Text kTexts[] = {
      "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.4},
     {"dana",
      "Like downpour, with full momentum for many workers: each has its own, and looks ahead along it.",
-     "consistency { asynchronous {} } contribution { look_ahead {} } compensation { step_bound: 2 "
+     "consistency { asynchronous {} } contribution { look_ahead {} } compensation { step_bound: 3 "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.02 momentum: 0"},
     {"gem",

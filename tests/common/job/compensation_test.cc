@@ -104,8 +104,8 @@ TEST(Compensation, BoundsTheStepWhereMomentumIsLowered) {
   EXPECT_EQ(Filled({"algorithm.preset=staleness_aware"}).step_bound(), 1.5f);
   EXPECT_EQ(Filled({kAt + "closed_loop_momentum={}"}).step_bound(), 1.5f);
   EXPECT_EQ(Filled({kAt + "closed_loop_momentum={}", kAt + "step_bound=5"}).step_bound(), 5);
-  for (const char* preset : {"dana", "gem"})
-    EXPECT_TRUE(Filled({"algorithm.preset=" + std::string(preset)}).has_step_bound()) << preset;
+  EXPECT_EQ(Filled({"algorithm.preset=dana"}).step_bound(), 3);
+  EXPECT_EQ(Filled({"algorithm.preset=gem"}).step_bound(), 2);
 }
 
 v1::Optimizer OptimizerOf(const std::vector<std::string>& overrides) {
