@@ -177,7 +177,9 @@ class Worker(ExchangingWorker):
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
         return self._tree.unflatten(moves), state + 1
 
-    def _exchange_arrays(self, updates, loss, *gradients):
+    def _exchange_arrays(self, *arrays):
+        # Without a computation of JAX, which might wait for the one that waits for this callback.
+        updates, loss, *gradients = map(numpy.asarray, arrays)
         mistake = _DROPPED if updates != self._updates else None
         self._updates += 1
-        return self._exchange(loss, [numpy.asarray(gradient) for gradient in gradients], mistake)
+        return self._exchange(loss, gradients, mistake)

@@ -20,8 +20,8 @@ class JaxTest(ProgramCase):
     PROGRAM = "jax_program.py"
 
     def test_programs_train_as_they_do_without_catchment(self):
-        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-chain",
-                        "optax-bfloat16", "flax"):
+        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-callback",
+                        "optax-chain", "optax-bfloat16", "flax"):
             with self.subTest(variant):
                 out = self.train(variant, "epochs=1", *SGD)
                 self.assertEqual(self.summary(out)["samples"], SAMPLES)
