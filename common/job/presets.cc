@@ -57,7 +57,8 @@ constexpr Text kTexts[] = {
      "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
-    // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
+    // A quarter of the traffic of downpour at the default period, and the workers explore on their own. The
+    // rate is 18 / workers with more than 45, as measured on a CNN (docs/algorithms/easgd.md).
     {"easgd",
      "For slow networks or many workers: each trains its own weights, which are pulled towards the center at "
      "intervals.",

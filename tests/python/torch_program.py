@@ -559,7 +559,7 @@ def load(model, **options):
     model.load_state_dict({name: values + 1 for name, values in model.state_dict().items()}, **options)
 
 
-# What a program does to the weights behind a step, which the servers' weights replace.
+# What a program does to the weights after a step, which the servers' weights replace.
 WRITES = {"clamp": clamp, "decay": decay, "vector": set_from_vector, "prune-remove": prune, "load-in-loop": load,
           "load-assign": lambda model: load(model, assign=True),
           "decay-channels-last": lambda model: decay(model.to(memory_format=torch.channels_last))}
