@@ -6,6 +6,7 @@ import mmap
 import os
 import pickle
 import signal
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -30,7 +31,8 @@ class GroupAttachment:
         ranks = dist.get_process_group_ranks(group)
         self.rank, self.size = dist.get_rank(group), len(ranks)
         # A group of its own, so that it has neither the program's timeout nor its order of calls.
-        self._group = dist.new_group(ranks, timeout=_PATIENCE, backend="gloo", use_local_synchronization=True)
+        self._own = [dist.new_group(ranks, timeout=_PATIENCE, backend="gloo", use_local_synchronization=True)]
+        weakref.finalize(self, _destroy, self._own)
         self._first = ranks[0]
         self._attachment = self._failure = None
         self.step = self.begun = self.here = 0
@@ -45,6 +47,10 @@ class GroupAttachment:
         else:
             self.weights, self.gradient = mmap.mmap(-1, size), mmap.mmap(-1, size)
         self.plan = PlanCopy(plan_size)
+
+    @property
+    def _group(self):
+        return self._own[0]
 
     def _attach(self, attach):
         self._attachment = one = attach()
@@ -163,6 +169,16 @@ class GroupAttachment:
     def scored(self, samples, loss_sum, correct):
         if self.rank == 0:
             self._attachment.scored(samples, loss_sum, correct)
+
+
+def _destroy(groups):
+    """Destroys the only group in `groups`, at the latest when the program exits: a thread of gloo that releases
+    a tensor after the interpreter has ended aborts the process."""
+    group = groups.pop()
+    try:
+        dist.destroy_process_group(group)  # The last reference to it, here, joins its threads.
+    except (AssertionError, ValueError):
+        pass  # The program has destroyed all groups.
 
 
 def _end_with_launcher():
