@@ -59,6 +59,9 @@ _OTHER_DATA = ("fit() has other data than the job's minibatches, or train_step()
                "optimizer once, with the gradients of all weights")
 _LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before "
            "join(), which makes them the initial weights of a new job")
+_WRITTEN = ("the program has changed weights of the model after join(), but the servers' replace them in every "
+            "step: load weights before join(), constrain them in the layer's call(), and set weight decay in the "
+            "job")
 _OVER = "the job is over: it has no more minibatches for fit()"
 _EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch "
            "here; pass steps_per_epoch for several")
@@ -69,6 +72,8 @@ _LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
+_ROUNDING = 0.01        # of weights in the lowest precision
+_SAMPLED = 16           # values of a weight that are compared in each step, or nearly twice as many
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
@@ -210,7 +215,9 @@ class Optimizer(keras.optimizers.Optimizer):
                 index = self._get_variable_index(variable)
                 gradients[index] = keras.ops.cast(keras.ops.convert_to_tensor(gradient), "float32")
         shapes = [()] + [tuple(v.shape) for v in self._trainable_variables]
-        rate, *weights = self._call(self._worker._exchange_arrays, gradients, shapes)
+        sample = keras.ops.concatenate([
+            keras.ops.cast(_sampled(keras.ops.reshape(v, (-1,))), "float32") for v in self._trainable_variables])
+        rate, *weights = self._call(self._worker._exchange_arrays, [sample] + gradients, shapes)
         for variable, values in zip([self._learning_rate] + self._trainable_variables, [rate] + weights):
             variable.assign(keras.ops.convert_to_tensor(values))
         self._iterations.assign_add(1)
@@ -302,6 +309,8 @@ class Worker(ExchangingWorker):
         self._optimizer = None
         self._fits = False               # in fit(), with the callback
         self._loss = None                # of the step under way; None: not known
+        self._sample = None              # of the weights that the model received last
+        self._warns = True               # of weights that the program writes
         self._handed = collections.deque()  # of each minibatch that fit() has and has not trained: whether it is one
         if not self.evaluates:
             self._begin_step()
@@ -441,9 +450,12 @@ class Worker(ExchangingWorker):
         self._loss = float(loss)
         return []
 
-    def _exchange_arrays(self, *gradients):
-        """Returns the rate and the weights of the next step."""
+    def _exchange_arrays(self, sample, *gradients):
+        """Returns the rate and the weights of the next step. sample: of the weights of this one."""
         loss, self._loss = self._loss, None
+        if self._warns and not self._attachment.stopped and self._is_written(sample):
+            self._warns = False
+            warnings.warn(_WRITTEN)
         handed = self._handed.popleft() if self._handed else None
         if handed is False:
             self._due = False
@@ -457,11 +469,21 @@ class Worker(ExchangingWorker):
             weights = self._exchange(loss or 0.0, gradients, mistake)
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
 
+    def _is_written(self, sample):
+        exact = all(variable.dtype in ("float32", "float64") for variable in self._variables)
+        rounding = 1e-6 if exact else _ROUNDING
+        return not numpy.allclose(sample, self._sample, rounding, rounding * abs(self._sample).max())
+
     def _differs(self):
         """Returns whether the model has other weights than the servers', apart from rounding to its
         precision."""
-        return not all(numpy.allclose(_floats(variable), values, rtol=0.01)
+        return not all(numpy.allclose(_floats(variable), values, rtol=_ROUNDING)
                        for variable, values in zip(self._variables, self.parameters.values()))
+
+    def _copy_weights(self):
+        weights = super()._copy_weights()
+        self._sample = numpy.concatenate([_sampled(values.reshape(-1)) for values in weights])
+        return weights
 
     def _assign_weights(self):
         for variable, values in zip(self._variables, self._copy_weights()):
@@ -489,6 +511,10 @@ class Worker(ExchangingWorker):
                 raise ValueError(_REPLICAS % model.distribute_strategy.num_replicas_in_sync)
             if model.jit_compile:  # XLA cannot call the host
                 model.jit_compile, model.train_function = False, None
+
+
+def _sampled(values):
+    return values[::max(1, values.shape[0] // _SAMPLED)]
 
 
 def _layer_path(variable):

@@ -288,6 +288,11 @@ def apply_twice_in_own_loop(x, y):
         model.train_on_batch(x[samples], y[samples])
 
 
+class Decay(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.set_weights([0.999 * weights for weights in self.model.get_weights()])
+
+
 def make_mistakes(x, y):
     """Makes several that raise in this program, and trains after that."""
     model = perceptron()
@@ -324,8 +329,9 @@ def make_mistakes(x, y):
     model.set_weights([weights + 1 for weights in model.get_weights()])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(worker.data(), callbacks=[worker.callback()], epochs=7, verbose=2)
-    for text in ("epochs=7, but the job's budget ends it", "weights were loaded into the model after join()"):
+        model.fit(worker.data(), callbacks=[worker.callback(), Decay()], epochs=7, verbose=2)
+    for text in ("epochs=7, but the job's budget ends it", "weights were loaded into the model after join()",
+                 "the program has changed weights of the model"):
         assert sum(text in str(one.message) for one in caught) == 1, (text, caught)
     assert worker.steps == 15
     fails("the job is over", worker.data)

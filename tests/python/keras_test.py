@@ -38,6 +38,7 @@ class KerasTest(ProgramCase):
                                             "own-step", "own-step-eager", "own-step-batches",
                                             "own-step-weights"), "epochs=1", *SGD):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
+            self.assertNotIn("the program has changed weights", self.logs)
         if "jax" in BACKENDS:
             self.train("ahead", "epochs=1", *SGD, KERAS_BACKEND="jax")
         self.train("bfloat16", "epochs=1", *SGD)
