@@ -147,7 +147,7 @@ constexpr Text kTexts[] = {
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
      "true } } "
      "compensation { delayed_nesterov {} delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }"},
+     "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }", 1},
     // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, and the outer optimizer of DiLoCo.
     {"decoupled_diloco",
      "Like diloco, for workers that fail, or pause at times: none waits for one that is gone, and all send "
@@ -231,6 +231,12 @@ constexpr float kLeastMovingRate = 0.3f;
 // behind them with the default of communication_period.
 constexpr uint32_t kWorkersOfLongPeriod = 15;
 constexpr uint32_t kShortPeriod = 2;
+// With more workers than that, each makes few rounds of asynchronous DiLoCo in a training, so they are
+// shorter. The moves of a round, which arrive one after another, then act like a momentum, and little is
+// added to it.
+constexpr uint32_t kWorkersOfLongRounds = 8;
+constexpr uint32_t kShortRound = 8;
+constexpr float kAddedMomentum = 0.1f;
 // The buffer of n_softsync grows with the workers, so that a contribution is about this number of updates old
 // at most.
 constexpr uint32_t kMostUpdatesOld = 3;
@@ -238,6 +244,12 @@ constexpr uint32_t kMostUpdatesOld = 3;
 // The number of gradients in an update of softsync with more workers than that. Larger updates are fewer, and
 // since their gradients are at least about one update old, their steps cannot be as much larger.
 constexpr uint32_t kGradientsPerUpdate = 4;
+
+// Returns whether the preset's fields follow this number of workers.
+bool IsMany(const Preset& preset, uint32_t workers) {
+  return workers >
+         (preset.algorithm.compensation().has_delayed_nesterov() ? kWorkersOfLongRounds : kFewWorkers);
+}
 
 // Sets the fields of a preset's algorithm that follow the number of workers.
 void FitToWorkers(const Preset& preset, uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
@@ -250,6 +262,9 @@ void FitToWorkers(const Preset& preset, uint32_t workers, bool sets_buffer, v1::
   const bool lags = follows && preset.optimizer.momentum() == 0;
   if (lags && !contribution->elastic().has_communication_period() && workers > kWorkersOfLongPeriod)
     contribution->mutable_elastic()->set_communication_period(kShortPeriod);
+  const bool delays = preset.algorithm.compensation().has_delayed_nesterov() && IsMany(preset, workers);
+  if (delays && contribution->has_pseudo_gradient() && !contribution->pseudo_gradient().has_local_steps())
+    contribution->mutable_pseudo_gradient()->set_local_steps(kShortRound);
   if (sets_buffer || !consistency->has_n_softsync()) return;
   v1::NSoftsync* const softsync = consistency->mutable_n_softsync();
   if (softsync->amount_case() == v1::NSoftsync::kSize) {
@@ -276,8 +291,11 @@ constexpr Alias kAliases[] = {
 }  // namespace
 
 std::optional<double> StepLimit(const Preset& preset, const v1::Job& job) {
-  if (preset.step_times_delay == 0 || job.workers() <= kFewWorkers) return std::nullopt;
-  const double each = ContributionsPerUpdate(job.algorithm().consistency(), job.workers());
+  if (preset.step_times_delay == 0 || !IsMany(preset, job.workers())) return std::nullopt;
+  // One update of diloco_async is that of all moves to which the momentum is applied once.
+  const double each = job.algorithm().compensation().has_delayed_nesterov()
+                          ? job.workers()
+                          : ContributionsPerUpdate(job.algorithm().consistency(), job.workers());
   const double limit = preset.step_times_delay * each / job.workers();
   const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
   return limit < own ? std::make_optional(limit) : std::nullopt;
@@ -287,10 +305,13 @@ v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   v1::Optimizer fitting = preset.optimizer;
   const v1::Optimizer& given = job.optimizer();
   const std::optional<double> limit = StepLimit(preset, job);
-  if (!limit) return fitting;
-  const bool needed = given.has_learning_rate() || given.nesterov() ||
-                      KindOf(job.algorithm().compensation()).needs_momentum();
-  if (!needed) fitting.set_momentum(0);
+  if (!limit || given.has_learning_rate()) return fitting;
+  const v1::Compensation& compensation = job.algorithm().compensation();
+  if (compensation.has_delayed_nesterov()) {
+    fitting.set_momentum(kAddedMomentum);
+  } else if (!given.nesterov() && !KindOf(compensation).needs_momentum()) {
+    fitting.set_momentum(0);
+  }
   const double momentum = given.has_momentum() ? given.momentum() : fitting.momentum();
   fitting.set_learning_rate(static_cast<float>(*limit * (1 - momentum)));
   return fitting;

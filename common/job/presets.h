@@ -22,8 +22,9 @@ struct Preset {
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
   // The delay limits the step: a contribution is about as many updates old as the workers need to send one
-  // each. With more than kFewWorkers the default of learning_rate / (1 - momentum) is at most this divided by
-  // that number of updates. 0: it is the same for every number of workers.
+  // each. With more than kFewWorkers (8 with delayed_nesterov, whose update is that of a round) the default
+  // of learning_rate / (1 - momentum) is at most this divided by that number of updates. 0: it is the same
+  // for every number of workers.
   double step_times_delay = 0;
 };
 
@@ -47,8 +48,8 @@ std::string ListPresets();
 std::string UnknownPreset(const std::string& name);
 
 // Returns the defaults of the optimizer of a job whose algorithm is filled in. If the learning rate follows
-// the workers (StepLimit), the momentum is 0, unless the compensation or a field of the job's
-// optimizer needs it.
+// the workers (StepLimit), the momentum is 0, unless the compensation or a field of the job's optimizer needs
+// it, and little with delayed_nesterov.
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 
 // Sets the fields that the job's algorithm and optimizer leave out. If the job names another kind of

@@ -338,6 +338,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
          leaves=["out/summary.json"])),
     ("docs/algorithms/diloco_async.md", r"catchment simulate .*--out=sim",
      run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
+    ("docs/algorithms/diloco_async.md", r"catchment simulate .*--out=sim-workers",
+     run(f"{DIGITS} --workers=2,9 --seeds=1 --budget=samples:2048")),
     ("docs/algorithms/decoupled_diloco.md", r"catchment simulate .*--out=sim",
      run("--budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
     ("docs/results/decoupled.md", r"catchment simulate examples/synthetic.*--out=(failures|link)",

@@ -361,6 +361,21 @@ TEST(Presets, ManyElasticWorkersWithoutMomentumExchangeMoreOften) {
   EXPECT_EQ(period("easgd_sync", 60), 4);
 }
 
+TEST(Presets, ManyAsynchronousDilocoWorkersHaveShortRounds) {
+  const auto filled = [](const std::string& preset, int workers, const std::string& set = "seed=1") {
+    const v1::Job job = Filled({"algorithm.preset=" + preset, absl::StrCat("workers=", workers), set});
+    return std::make_tuple(job.algorithm().contribution().pseudo_gradient().local_steps(),
+                           job.optimizer().momentum(), job.optimizer().learning_rate());
+  };
+  EXPECT_EQ(filled("diloco_async", 8), std::make_tuple(16u, 0.5f, 0.7f));
+  EXPECT_EQ(filled("diloco_async", 9), std::make_tuple(8u, 0.1f, 0.9f));
+  EXPECT_EQ(filled("diloco_async", 60, "algorithm.contribution.pseudo_gradient.local_steps=50"),
+            std::make_tuple(50u, 0.1f, 0.9f));
+  EXPECT_EQ(filled("diloco_async", 60, "optimizer.momentum=0.5"), std::make_tuple(8u, 0.5f, 0.5f));
+  EXPECT_EQ(filled("diloco_async", 60, "optimizer.learning_rate=0.7"), std::make_tuple(8u, 0.5f, 0.7f));
+  EXPECT_EQ(filled("diloco", 60), std::make_tuple(16u, 0.9f, 0.7f));
+}
+
 TEST(Presets, SayWhoWaits) {
   const auto consistency = [](const std::string& preset) {
     return Filled({"algorithm.preset=" + preset, "workers=4"}).algorithm().consistency().ShortDebugString();
