@@ -174,8 +174,7 @@ TEST_F(AttachedTest, JobWaitsForTheProgramOfItsEvaluator) {
   EXPECT_FALSE(cluster.Summary()["test_loss"].is_null()) << cluster.LastWords();
 }
 
-// ------------------------------------------------------------------------------------------------- what goes
-// wrong
+// -------------------------------------------------------------------------------------------------- failures
 
 struct Fault {
   std::string name;

@@ -60,8 +60,7 @@ absl::Status Unexpected(const v1::FromProgram& message, const std::string& expec
 AttachedModel::AttachedModel(Options options, ProgramChannels channels, std::unique_ptr<ChildProgram> child)
     : options_(std::move(options)), channels_(std::move(channels)), child_(std::move(child)) {}
 
-// ---------------------------------------------------------------------------------------------- beginning
-// and end
+// -------------------------------------------------------------------------------------------- beginning, end
 
 absl::Status AttachedModel::AwaitHello() {
   if (greeted_) return absl::OkStatus();
@@ -171,8 +170,7 @@ absl::Status AttachedModel::AwaitEnd(double limit) {
                                           "; its output is above, in the worker's log"));
 }
 
-// -----------------------------------------------------------------------------------------------------------
-// steps
+// ----------------------------------------------------------------------------------------------------- steps
 
 absl::Status AttachedModel::Plan(absl::Span<const uint32_t> samples) {
   if (samples.empty()) return absl::OkStatus();
