@@ -225,7 +225,7 @@ def describe(directory, tensors, values, train_samples, test_samples, local_step
 
 
 def end_program():
-    """Ends the program even where SystemExit would not: in a thread, or under code that catches it."""
+    """Ends the program even if SystemExit would not: in a thread, or under code that catches it."""
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()

@@ -141,7 +141,7 @@ class GroupAttachment:
         try:
             # Repeated samples are counted as often as they are trained.
             self._attachment.done(loss, round(correct * samples / -(-samples // self.size)))
-        except Exception as error:  # raised on all ranks where they next wait for rank 0
+        except Exception as error:  # raised on all ranks when they next wait for rank 0
             self._failure = error
 
     def log(self, name, value):

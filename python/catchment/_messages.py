@@ -1,7 +1,8 @@
 """The messages of proto/attach.proto in protobuf's wire format, without the protobuf package.
 
-A message is a pair (kind, fields), fields a dict by name; what is zero or empty may be left out, and is left
-out in what decode() returns only if the sender left it out. Only what these messages need is here.
+A message is a pair (kind, fields), fields a dict by name; zero and empty values may be left out.
+decode() leaves out only those that the sender left out. Only the parts of the format that these messages need
+are here.
 """
 import struct
 

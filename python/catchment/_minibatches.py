@@ -112,7 +112,7 @@ class Minibatches(IterableDataset):
 
 
 def check_items(data, what):
-    """Raises where the items of a data set are not samples."""
+    """Raises TypeError if the items of a data set are not samples."""
     if isinstance(data, DataLoader) and data.batch_size is not None:
         raise TypeError(_LOADER % what)
 

@@ -1,4 +1,4 @@
-"""What catchment.torch reads of a model and of data sets, and what it refuses."""
+"""Reads a model and data sets for catchment.torch, and refuses those that it cannot train."""
 import ctypes
 import os
 import warnings
@@ -116,7 +116,7 @@ def device_of(parameters):
 
 
 def parameters_in(model):
-    """Returns the parameters of all modules; None where a place is unused. Called in every step, so it is
+    """Returns the parameters of all modules, and None for unused places. Called in every step, so it is
     fast."""
     found, modules = [], [model]
     while modules:

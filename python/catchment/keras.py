@@ -25,7 +25,7 @@ _BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND
 _NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before "
               "join()")
 _NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, which the servers, where the weights are updated, do not apply: put it "
+_CONSTRAINT = ("%s has a constraint, but the servers, which update the weights, do not apply it: put it "
                "into the layer's call()")
 _OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a "
                 "gradient: train without the float8 policy")

@@ -41,11 +41,11 @@ class Strategy:
 
     fit() joins the job with the module and the data sets of its training and validation loaders; it ends when
     the job is over, with the job's final weights in the module. Each step of the Trainer is a step of the
-    worker, with what is in .grad then (gradient_clip_val counts). validate(), test() and predict() are as
+    worker, with the current values of .grad (gradient_clip_val counts). validate(), test() and predict() are as
     with any other strategy.
 
     loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy.
-    Without them, what is called val_loss or else has "loss" in its name, and val_acc or else a name with
+    Without them, the value named val_loss or else one with "loss" in its name, and val_acc or else a name with
     "acc".
     local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs
     with contribution.pseudo_gradient or .elastic; otherwise it is not used.

@@ -98,8 +98,8 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     iterable of samples, a function that returns one, or a data set of which only this worker trains; it may
     be left for minibatches().
 
-    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and
-    where its model or its data are not the job's.
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
+    its model or its data are not the job's.
     """
     if overlap and group is not None:
         raise ValueError("a process group sends its gradient only when all of it is complete: join without "
@@ -220,7 +220,7 @@ class Worker(Position):
         self._moves = False       # the weights, with its own optimizer
         self._share_weights()
         self._learn_parameters()
-        # An optimizer given to join sends what the program makes of the weights.
+        # With an optimizer given to join, the program's own weights are sent.
         self._writes = None if self._grouped or optimizer is not None else Writes(self._parameters)
         if not self.evaluates:
             _scaler.watch()

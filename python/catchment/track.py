@@ -197,7 +197,7 @@ class Followed:
 
 class Lines:
     """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is
-    shorter than what was read, or another one, as after --overwrite, it is read from its beginning."""
+    shorter than before, or another one, as after --overwrite, it is read from its beginning."""
 
     def __init__(self, path: str):
         self._path = path

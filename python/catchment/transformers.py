@@ -29,7 +29,7 @@ class Trainer(transformers.Trainer):
     when the job is over, with the job's final weights in the model. In the evaluator's program it scores
     weights by evaluate() instead.
 
-    Each step of the loop is a step of the worker, with what is in .grad then (max_grad_norm counts).
+    Each step of the loop is a step of the worker, with the current values of .grad (max_grad_norm counts).
     max_steps and num_train_epochs have no effect, because the job has a budget. Only worker 0 saves and
     reports.
 
