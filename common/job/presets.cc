@@ -251,15 +251,17 @@ bool IsMany(const Preset& preset, uint32_t workers) {
          (preset.algorithm.compensation().has_delayed_nesterov() ? kWorkersOfLongRounds : kFewWorkers);
 }
 
-// Sets the fields of a preset's algorithm that follow the number of workers.
-void FitToWorkers(const Preset& preset, uint32_t workers, bool sets_buffer, v1::Algorithm* algorithm) {
-  v1::Consistency* const consistency = algorithm->mutable_consistency();
-  v1::Contribution* const contribution = algorithm->mutable_contribution();
+// Sets the fields of a job's algorithm that follow the number of workers.
+void FitToWorkers(const Preset& preset, bool sets_buffer, v1::Job* job) {
+  const uint32_t workers = job->workers();
+  v1::Consistency* const consistency = job->mutable_algorithm()->mutable_consistency();
+  v1::Contribution* const contribution = job->mutable_algorithm()->mutable_contribution();
   const bool follows = consistency->has_asynchronous() && contribution->has_elastic();
   // With fewer workers 0.9 / workers is larger.
   if (follows && !contribution->elastic().has_moving_rate() && workers > 3)
     contribution->mutable_elastic()->set_moving_rate(kLeastMovingRate);
-  const bool lags = follows && preset.optimizer.momentum() == 0;
+  const v1::Optimizer& momentum_of = job->optimizer().has_momentum() ? job->optimizer() : preset.optimizer;
+  const bool lags = follows && momentum_of.momentum() == 0;
   if (lags && !contribution->elastic().has_communication_period() && workers > kWorkersOfLongPeriod)
     contribution->mutable_elastic()->set_communication_period(kShortPeriod);
   const bool delays = preset.algorithm.compensation().has_delayed_nesterov() && IsMany(preset, workers);
@@ -363,7 +365,7 @@ void ApplyPreset(const Preset& preset, v1::Job* job) {
   const bool sets_buffer =
       job->algorithm().consistency().n_softsync().amount_case() != v1::NSoftsync::AMOUNT_NOT_SET;
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
-  FitToWorkers(preset, job->workers(), sets_buffer, job->mutable_algorithm());
+  FitToWorkers(preset, sets_buffer, job);
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
   const bool elastic = job->algorithm().contribution().has_elastic();
   FillOptimizer(elastic && steps_itself ? IdentityOptimizer() : OptimizerFor(fitting, *job), elastic,

@@ -358,6 +358,8 @@ TEST(Presets, ManyElasticWorkersWithoutMomentumExchangeMoreOften) {
   EXPECT_EQ(period("easgd", 16), 2);
   EXPECT_EQ(period("easgd", 60, "algorithm.contribution.elastic.communication_period=8"), 8);
   EXPECT_EQ(period("eamsgd", 60), 4);
+  EXPECT_EQ(period("easgd", 60, "optimizer.momentum=0.9"), 4);
+  EXPECT_EQ(period("eamsgd", 60, "optimizer.momentum=0"), 2);
   EXPECT_EQ(period("easgd_sync", 60), 4);
 }
 
