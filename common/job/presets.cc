@@ -148,14 +148,14 @@ constexpr Text kTexts[] = {
      "true } } "
      "compensation { delayed_nesterov {} delay_adaptive {} }",
      "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }", 1},
-    // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, and the outer optimizer of DiLoCo.
+    // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, the outer optimizer of DiLoCo, and the
+    // blend of streaming_diloco: the paper overwrites, which is worse with 2 to 60 workers.
     {"decoupled_diloco",
      "Like diloco, for workers that fail, or pause at times: none waits for one that is gone, and all send "
      "what they have when the first one sends.",
      "consistency { quorum {} } "
-     "contribution { pseudo_gradient { local_steps: 24 fragments: 24 overlap_steps: 2 local_optimizer { "
-     "kind: ADAMW "
-     "learning_rate: 0.002 } } }",
+     "contribution { pseudo_gradient { local_steps: 24 fragments: 24 overlap_steps: 2 blend: 0.5 "
+     "local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
 };
 
@@ -175,12 +175,16 @@ void FillAxis(const Axis& offered, Axis* wanted) {
   *wanted = filled;
 }
 
+// Drops the preset's additions that the job's own fields do not support. The kind of its compensation stays,
+// since the user chose the preset for it.
 void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   FillAxis(preset.consistency(), algorithm->mutable_consistency());
-  FillAxis(preset.contribution(), algorithm->mutable_contribution());
+  v1::Contribution contribution = preset.contribution();
+  const v1::PseudoGradient& wanted = algorithm->contribution().pseudo_gradient();
+  if (wanted.has_overlap_steps() && wanted.overlap_steps() == 0 && contribution.has_pseudo_gradient())
+    contribution.mutable_pseudo_gradient()->clear_blend();
+  FillAxis(contribution, algorithm->mutable_contribution());
   v1::Compensation compensation = preset.compensation();
-  // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the
-  // preset for it.
   if (!KindOf(algorithm->consistency()).has_staleness || algorithm->contribution().has_elastic()) {
     compensation.clear_delay_adaptive();
     compensation.clear_step_bound();

@@ -342,6 +342,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run(f"{DIGITS} --workers=2,9 --seeds=1 --budget=samples:2048")),
     ("docs/algorithms/decoupled_diloco.md", r"catchment simulate .*--out=sim",
      run("--budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
+    ("docs/algorithms/decoupled_diloco.md", r"catchment simulate .*--out=sim-workers",
+     run(f"{DIGITS} --workers=2,9 --seeds=1 --budget=samples:2048")),
     ("docs/results/decoupled.md", r"catchment simulate examples/synthetic.*--out=(failures|link)",
      run("--budget=samples:4096")),
     ("docs/results/decoupled.md", r"catchment simulate examples/mnist_mlp.*--out=(accuracy|speeds)",

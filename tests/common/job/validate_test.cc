@@ -363,6 +363,18 @@ TEST(Presets, ManyElasticWorkersWithoutMomentumExchangeMoreOften) {
   EXPECT_EQ(period("easgd_sync", 60), 4);
 }
 
+TEST(Presets, BlendOnlyWithOverlap) {
+  const auto blend = [](const std::string& preset, const std::string& set) {
+    return Filled({"algorithm.preset=" + preset, set}).algorithm().contribution().pseudo_gradient().blend();
+  };
+  const std::string fields = "algorithm.contribution.pseudo_gradient.";
+  for (const char* preset : {"streaming_diloco", "decoupled_diloco"}) {
+    EXPECT_EQ(blend(preset, fields + "overlap_steps=1"), 0.5f) << preset;
+    EXPECT_EQ(blend(preset, fields + "overlap_steps=0"), 0) << preset;
+    EXPECT_EQ(blend(preset, fields + "blend=0.25"), 0.25f) << preset;
+  }
+}
+
 TEST(Presets, ManyAsynchronousDilocoWorkersHaveShortRounds) {
   const auto filled = [](const std::string& preset, int workers, const std::string& set = "seed=1") {
     const v1::Job job = Filled({"algorithm.preset=" + preset, absl::StrCat("workers=", workers), set});
