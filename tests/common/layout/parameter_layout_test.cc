@@ -166,13 +166,13 @@ TEST(WholeTensors, ShardsAreAsEvenAsWholeTensorsAllow) {
 }
 
 TEST(WholeTensors, BlocksAreConsecutiveTensorsUpToTheBlockSizeOrALargerOneAlone) {
-  const ParameterLayout layout = MakeWhole({30, 30, 4, 1, 64, 65, 10, 200, 1}, 1, 64);
+  const ParameterLayout layout = MakeWhole({30, 30, 4, 1, 64, 65, 10, 200, 1, 63, 1}, 1, 64);
   std::vector<int64_t> ends;
   for (int b = 0; b < layout.num_blocks(0); ++b) {
     EXPECT_EQ(layout.block(0, b).begin, b == 0 ? 0 : ends.back());
     ends.push_back(layout.block(0, b).end);
   }
-  EXPECT_THAT(ends, ElementsAre(64, 65, 129, 194, 204, 404, 405));
+  EXPECT_THAT(ends, ElementsAre(64, 65, 129, 194, 204, 404, 468, 469));
   EXPECT_THAT(layout.TensorEnds(0, 0), ElementsAre(30, 60, 64));
   EXPECT_THAT(layout.TensorEnds(0, 3), ElementsAre(65));
   EXPECT_EQ(layout.most_in_block(), 200);
@@ -315,6 +315,13 @@ TEST(ParameterLayout, FragmentsAreEvenAndIndependentOfShardsAndBlocks) {
       }
     }
   }
+}
+
+TEST(ParameterLayout, FragmentsOfWholeTensorsReceiveTheLargestFirst) {
+  const auto layout =
+      ParameterLayout::Create({{"a", {10}}, {"b", {20}}, {"c", {10}}}, 1, 64, Cuts::kBetweenTensors, 2);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->FragmentsOfBlocks(0), ElementsAre(1, 0, 1));
 }
 
 TEST(ParameterLayout, EachFragmentOfALargeVectorLiesOnAllShards) {
