@@ -246,6 +246,7 @@ TEST(StreamingTest, AsynchronousWorkersUseAnAnswerWhenItHasArrivedAndWaitForItWh
   EXPECT_EQ(worker.Step(), (Weights{-1, -1}));  // fragment 0 is pushed
   EXPECT_EQ(center.operation(0).samples, 2u);
   EXPECT_EQ(worker.Step(), (Weights{-2, -2}));
+  EXPECT_EQ(center.operation(0).input[0], 2) << "kept while the next gradient is computed";
   center.Deliver(0, 50);
   EXPECT_EQ(worker.Step(), (Weights{-3, -3}));  // the answer is used, and fragment 1 is pushed
   EXPECT_EQ(worker.Step(), (Weights{50, -4}));
