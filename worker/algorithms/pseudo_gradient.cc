@@ -144,10 +144,7 @@ absl::Status PseudoGradient::Use(int f) {
 // The gradients of a step are of all fragments, so that one with a NaN spoils the others.
 absl::Status PseudoGradient::Restart() {
   RETURN_IF_ERROR(Settle());
-  for (Fragment& fragment : fragments_) {
-    fragment.in_flight = 0;
-    fragment.non_finite = false;
-  }
+  for (Fragment& fragment : fragments_) fragment.in_flight = 0;
   for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
   moves_ = 0;
   if (fragments_.size() > 1) {
