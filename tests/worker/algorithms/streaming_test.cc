@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -170,12 +171,14 @@ class ManualCenter final : public Parameters {
   void Start(const Operation& operation) override {
     log.push_back(absl::StrCat(operation.kind == Operation::kPull ? "pull " : "push ", operation.fragment));
     operations_[operation.fragment] = operation;
+    under_way_[operation.fragment] = true;
     done[operation.fragment] = operation.kind == Operation::kPull;
     if (operation.kind == Operation::kPull) Fill(operation, pulled);
   }
   void Ready(Range) override {}
   absl::Status Await(Range) override { return absl::OkStatus(); }
   absl::StatusOr<Outcome> Finish(int fragment) override {
+    EXPECT_TRUE(std::exchange(under_way_[fragment], false)) << "no operation of fragment " << fragment;
     if (!done[fragment]) {
       log.push_back(absl::StrCat("wait ", fragment));
       Deliver(fragment, 100);
@@ -183,7 +186,7 @@ class ManualCenter final : public Parameters {
     return Outcome{.non_finite = std::exchange(non_finite, false)};
   }
   bool IsDone(int fragment) const override { return done[fragment]; }
-  int num_fragments() const override { return 2; }
+  int num_fragments() const override { return fragments; }
   std::vector<Range> fragment(int fragment) const override { return {{fragment * 64, fragment * 64 + 64}}; }
 
   void Deliver(int fragment, float value) {
@@ -196,6 +199,7 @@ class ManualCenter final : public Parameters {
   bool done[2] = {true, true};
   bool non_finite = false;
   float pulled = 0;
+  int fragments = 2;
 
  private:
   void Fill(const Operation& operation, float value) {
@@ -203,6 +207,7 @@ class ManualCenter final : public Parameters {
       std::fill(operation.output.begin() + range.begin, operation.output.begin() + range.end, value);
   }
   Operation operations_[2];
+  bool under_way_[2] = {false, false};
 };
 
 // A worker whose every step moves each weight by -1; its weights at the last step's beginning.
@@ -295,6 +300,50 @@ TEST(StreamingTest, WorkerThatIsNoLongerFiniteContinuesFromTheWholeCenter) {
   EXPECT_EQ(center.log, (Log{"push 0", "wait 0", "pull 0", "pull 1"}));
   EXPECT_EQ(worker.algorithm().counts().non_finite, 1u);
   EXPECT_EQ(worker.Step(), (Weights{7, 7}));
+}
+
+TEST(StreamingTest, WorkerThatIsNoLongerFiniteAwaitsAndDropsTheAnswersOnTheirWay) {
+  ManualCenter center;
+  ManualWorker worker({4, 2, 3, 0}, "asynchronous {}", &center);
+  for (int i = 0; i < 4; ++i) worker.Step();
+  center.pulled = 7;
+  center.non_finite = true;
+  center.Deliver(1, 50);
+  worker.Step();
+  EXPECT_EQ(center.log, (Log{"push 0", "push 1", "wait 0", "pull 0", "pull 1"}));
+  EXPECT_EQ(worker.Step(), (Weights{7, 7}));  // fragment 0 is pushed
+  EXPECT_EQ(worker.Step(), (Weights{6, 6}));
+  EXPECT_EQ(center.log.back(), "push 0");
+}
+
+TEST(StreamingTest, FragmentsTakeTurnsAgainAfterTheEndOfTheWork) {
+  ManualCenter center;
+  ManualWorker worker({4, 2, 0, 0}, "asynchronous {}", &center);
+  for (int i = 0; i < 3; ++i) worker.Step();
+  ASSERT_TRUE(worker.algorithm().Finish().ok());
+  EXPECT_EQ(center.log, (Log{"push 0", "wait 0", "push 0", "push 1", "wait 0", "wait 1"}));
+  center.log.clear();
+  worker.Step();
+  EXPECT_EQ(center.log, Log{});
+  worker.Step();
+  EXPECT_EQ(center.log, (Log{"push 0", "wait 0"}));
+}
+
+// Otherwise the version of a checkpoint has all of a worker's steps.
+TEST(StreamingTest, WeightsAreInACheckpointWithFragmentsOrOverlap) {
+  const auto has_weights = [](int fragments, int overlap, bool at_version) {
+    ManualCenter center;
+    center.fragments = fragments;
+    ManualWorker worker({4, fragments, overlap, 0}, "synchronous {}", &center);
+    WorkerState state;
+    worker.algorithm().ListState(at_version, &state);
+    return !state.vectors.empty();
+  };
+  EXPECT_FALSE(has_weights(1, 0, true));
+  EXPECT_TRUE(has_weights(2, 0, true));
+  EXPECT_TRUE(has_weights(1, 2, true));
+  EXPECT_TRUE(has_weights(2, 2, true));
+  EXPECT_FALSE(has_weights(2, 2, false));
 }
 
 // The state of a worker at the end of a lease continues in another worker as it would have in the same one.
