@@ -23,6 +23,7 @@ struct Text {
   const char* algorithm;
   const char* optimizer;
   double step_times_delay = 0;
+  uint32_t few_workers = 4;
 };
 
 constexpr Text kTexts[] = {
@@ -147,7 +148,7 @@ constexpr Text kTexts[] = {
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
      "true } } "
      "compensation { delayed_nesterov {} delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }", 1},
+     "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }", 1, 8},
     // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, the outer optimizer of DiLoCo, and the
     // blend of streaming_diloco: the paper overwrites, which is worse with 2 to 60 workers.
     {"decoupled_diloco",
@@ -235,10 +236,8 @@ constexpr float kLeastMovingRate = 0.3f;
 // behind them with the default of communication_period.
 constexpr uint32_t kWorkersOfLongPeriod = 15;
 constexpr uint32_t kShortPeriod = 2;
-// With more workers than that, each makes few rounds of asynchronous DiLoCo in a training, so they are
-// shorter. The moves of a round, which arrive one after another, then act like a momentum, and little is
-// added to it.
-constexpr uint32_t kWorkersOfLongRounds = 8;
+// With many workers, each makes few rounds of asynchronous DiLoCo in a training, so its rounds are shorter.
+// The moves of a round arrive one after another and act like a momentum, to which little is added.
 constexpr uint32_t kShortRound = 8;
 constexpr float kAddedMomentum = 0.1f;
 // The buffer of n_softsync grows with the workers, so that a contribution is about this number of updates old
@@ -248,12 +247,6 @@ constexpr uint32_t kMostUpdatesOld = 3;
 // The number of gradients in an update of softsync with more workers than that. Larger updates are fewer, and
 // since their gradients are at least about one update old, their steps cannot be as much larger.
 constexpr uint32_t kGradientsPerUpdate = 4;
-
-// Returns whether the preset's fields follow this number of workers.
-bool IsMany(const Preset& preset, uint32_t workers) {
-  return workers >
-         (preset.algorithm.compensation().has_delayed_nesterov() ? kWorkersOfLongRounds : kFewWorkers);
-}
 
 // Sets the fields of a job's algorithm that follow the number of workers.
 void FitToWorkers(const Preset& preset, bool sets_buffer, v1::Job* job) {
@@ -268,7 +261,7 @@ void FitToWorkers(const Preset& preset, bool sets_buffer, v1::Job* job) {
   const bool lags = follows && momentum_of.momentum() == 0;
   if (lags && !contribution->elastic().has_communication_period() && workers > kWorkersOfLongPeriod)
     contribution->mutable_elastic()->set_communication_period(kShortPeriod);
-  const bool delays = preset.algorithm.compensation().has_delayed_nesterov() && IsMany(preset, workers);
+  const bool delays = preset.algorithm.compensation().has_delayed_nesterov() && workers > preset.few_workers;
   if (delays && contribution->has_pseudo_gradient() && !contribution->pseudo_gradient().has_local_steps())
     contribution->mutable_pseudo_gradient()->set_local_steps(kShortRound);
   if (sets_buffer || !consistency->has_n_softsync()) return;
@@ -297,8 +290,8 @@ constexpr Alias kAliases[] = {
 }  // namespace
 
 std::optional<double> StepLimit(const Preset& preset, const v1::Job& job) {
-  if (preset.step_times_delay == 0 || !IsMany(preset, job.workers())) return std::nullopt;
-  // One update of diloco_async is that of all moves to which the momentum is applied once.
+  if (preset.step_times_delay == 0 || job.workers() <= preset.few_workers) return std::nullopt;
+  // With delayed momentum, the moves between two applications of it are one update.
   const double each = job.algorithm().compensation().has_delayed_nesterov()
                           ? job.workers()
                           : ContributionsPerUpdate(job.algorithm().consistency(), job.workers());
@@ -328,7 +321,7 @@ const std::vector<Preset>& Presets() {
     auto* const presets = new std::vector<Preset>;
     for (const Text& text : kTexts) {
       presets->push_back({text.name, text.when, Parse<v1::Algorithm>(text.algorithm),
-                          Parse<v1::Optimizer>(text.optimizer), text.step_times_delay});
+                          Parse<v1::Optimizer>(text.optimizer), text.step_times_delay, text.few_workers});
     }
     return presets;
   }();

@@ -12,20 +12,18 @@
 
 namespace catchment {
 
-// With up to so many workers, the optimizers of asynchronous presets are as they are. With more, asynchrony
-// alone acts like a momentum of 0.8 and more (arXiv:1605.09774).
-inline constexpr uint32_t kFewWorkers = 4;
-
 struct Preset {
   std::string name;
   std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
   // The delay limits the step: a contribution is about as many updates old as the workers need to send one
-  // each. With more than kFewWorkers (8 with delayed_nesterov, whose update is that of a round) the default
-  // of learning_rate / (1 - momentum) is at most this divided by that number of updates. 0: it is the same
-  // for every number of workers.
+  // each. With more than few_workers the default of learning_rate / (1 - momentum) is at most this divided by
+  // that number of updates. 0: it is the same for every number of workers.
   double step_times_delay = 0;
+  // The largest number of workers with which the preset's fields are used unchanged. With more than 4,
+  // asynchrony alone acts like a momentum of 0.8 or more (arXiv:1605.09774).
+  uint32_t few_workers = 4;
 };
 
 // Returns the most that learning_rate / (1 - momentum) is by default in a job whose algorithm is filled in;
