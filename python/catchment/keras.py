@@ -73,6 +73,7 @@ _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
 _ROUNDING = 0.01        # of weights in the lowest precision
+_ROUNDING_EXACT = 1e-6  # of weights in float32 and float64
 _SAMPLED = 16           # values of a weight that are compared in each step, or nearly twice as many
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
@@ -311,6 +312,8 @@ class Worker(ExchangingWorker):
         self._loss = None                # of the step under way; None: not known
         self._sample = None              # of the weights that the model received last
         self._warns = True               # of weights that the program writes
+        exact = all(variable.dtype in ("float32", "float64") for variable in variables)
+        self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
         self._handed = collections.deque()  # of each minibatch that fit() has and has not trained: whether it is one
         if not self.evaluates:
             self._begin_step()
@@ -470,9 +473,10 @@ class Worker(ExchangingWorker):
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
 
     def _is_written(self, sample):
-        exact = all(variable.dtype in ("float32", "float64") for variable in self._variables)
-        rounding = 1e-6 if exact else _ROUNDING
-        return not numpy.allclose(sample, self._sample, rounding, rounding * abs(self._sample).max())
+        if numpy.array_equal(sample, self._sample, equal_nan=True):
+            return False
+        return not numpy.allclose(sample, self._sample, self._rounding,
+                                  self._rounding * abs(self._sample).max())
 
     def _differs(self):
         """Returns whether the model has other weights than the servers', apart from rounding to its
