@@ -63,6 +63,7 @@ absl::Status Evaluator::RunMembership(Session* session) {
   NameTracedProcess("evaluator");
   v1::HeartbeatRequest request;
   request.set_role(v1::EVALUATOR);
+  request.set_worker(me.worker());
   request.set_incarnation(me.incarnation());
   std::atomic<bool> lost = false;
   Heartbeat heartbeat(
@@ -74,7 +75,7 @@ absl::Status Evaluator::RunMembership(Session* session) {
     status = Answer(session, me.incarnation(), &over);
     if (status.ok()) pauses_.Reset();
   }
-  const std::string job_failure = lost ? "" : Leave(me.incarnation(), status);
+  const std::string job_failure = lost ? "" : Leave(me, status);
   RETURN_IF_ERROR(status);
   if (!job_failure.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure);
   return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
@@ -86,10 +87,11 @@ absl::Status Evaluator::Join(Session* session) {
   return status.ok() ? session->attached->Welcome(0) : status;
 }
 
-std::string Evaluator::Leave(uint64_t incarnation, const absl::Status& why) {
+std::string Evaluator::Leave(const v1::RegisterReply& me, const absl::Status& why) {
   v1::LeaveRequest leave;
   leave.set_role(v1::EVALUATOR);
-  leave.set_incarnation(incarnation);
+  leave.set_worker(me.worker());
+  leave.set_incarnation(me.incarnation());
   leave.set_failed(!why.ok() && !absl::IsAborted(why) && !stop_.IsSet());
   if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMaxReasonBytes));
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);

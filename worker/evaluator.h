@@ -43,7 +43,7 @@ class Evaluator {
   absl::Status Join(Session* session);
   absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
   // Returns why the job failed; empty if it has not.
-  std::string Leave(uint64_t incarnation, const absl::Status& why);
+  std::string Leave(const v1::RegisterReply& me, const absl::Status& why);
   // Returns OK while a server that cannot be reached may still return.
   absl::Status TolerateOutage(const absl::Status& status, double patience_seconds);
   // Scores the test set. Ends early, with a partial score, when the evaluator is stopped.

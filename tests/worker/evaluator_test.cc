@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn,
-// and ends the job when there are no more. NOT_FOUND also begins another run, or with `ends` says from then
+// and ends the job when there are no more and the evaluator has sent a heartbeat. NOT_FOUND also begins another run, or with `ends` says from then
 // on that the job has ended.
 class FakeMaster final : public v1::MasterService::Service {
  public:
@@ -42,7 +42,8 @@ class FakeMaster final : public v1::MasterService::Service {
   }
   grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest* request,
                         v1::RegisterReply* reply) override {
-    reply->set_heartbeat_timeout_seconds(100);
+    reply->set_heartbeat_timeout_seconds(0.1);
+    reply->set_worker(kIndex);
     MutexLock lock(&mu_);
     runs_.push_back(request->run_id());
     reply->set_incarnation(runs_.size());
@@ -52,14 +53,25 @@ class FakeMaster final : public v1::MasterService::Service {
                              v1::GetEvaluationReply* reply) override {
     MutexLock lock(&mu_);
     if (next_ == answers_.size()) {
-      reply->set_stop(true);
+      reply->set_stop(heartbeats_ > 0);
       return grpc::Status::OK;
     }
     const grpc::StatusCode answer = answers_[next_++];
     if (answer == grpc::NOT_FOUND) ++run_id_;
     return grpc::Status(answer, "refused");
   }
-  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) override {
+  grpc::Status Heartbeat(grpc::ServerContext*, const v1::HeartbeatRequest* request,
+                         v1::HeartbeatReply*) override {
+    EXPECT_EQ(request->role(), v1::EVALUATOR);
+    EXPECT_EQ(request->worker(), kIndex);
+    MutexLock lock(&mu_);
+    EXPECT_EQ(request->incarnation(), runs_.size());
+    ++heartbeats_;
+    return grpc::Status::OK;
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply*) override {
+    EXPECT_EQ(request->role(), v1::EVALUATOR);
+    EXPECT_EQ(request->worker(), kIndex);
     return grpc::Status::OK;
   }
 
@@ -71,10 +83,14 @@ class FakeMaster final : public v1::MasterService::Service {
   std::string address() const { return server_.address(); }
 
  private:
+  // Another evaluator has index 0, as one that was killed a moment ago.
+  static constexpr uint32_t kIndex = 1;
+
   Mutex mu_;
   const std::vector<grpc::StatusCode> answers_;
   const bool ends_;
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  int heartbeats_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::vector<uint64_t> runs_ ABSL_GUARDED_BY(mu_);
   const LoopbackServer server_{this};
