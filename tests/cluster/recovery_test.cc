@@ -1,5 +1,7 @@
-// Processes that are killed while a job trains, and started again with nothing but their own command line:
-// the job goes back to its last checkpoint, the workers stay, and training goes on.
+// Real processes that are killed while a job trains, and started again with nothing but their own command
+// line: the job goes back to its last checkpoint, the workers stay, and training goes on.
+// tests/server/control/control_loop_test.cc has losses at all other moments in virtual time, accounts_test.cc
+// a server's loss with every preset.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -7,7 +9,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -64,89 +65,27 @@ void TrainOnAndStop(TestCluster* cluster, uint64_t recoveries) {
   EXPECT_EQ(summary["recoveries"], recoveries) << summary.dump(2);
 }
 
-// ------------------------------------------------------------------------------------------------- families
-
-class RecoveryTest : public testing::TestWithParam<std::string> {
- protected:
-  RecoveryTest() : cluster_({Job(GetParam(), kEndless), /*servers=*/2}) {}
-  void Start() {
-    ASSERT_TRUE(cluster_.StartServers());
-    cluster_.StartWorkers(2);
-    ASSERT_TRUE(AwaitCheckpoint(&cluster_, 1));
-  }
-
-  TestCluster cluster_;
-};
-
-TEST_P(RecoveryTest, ServerThatWasKilledComesBack) {
-  ASSERT_NO_FATAL_FAILURE(Start());
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster_, {1}));
-  ASSERT_TRUE(cluster_.AwaitStatus("a recovery", HasRecovered(1)));
-  ASSERT_TRUE(cluster_.AwaitOutput(cluster_.server(0), "server 1 was lost at version "));
-  EXPECT_THAT(cluster_.server(0).Output(), HasSubstr("; went back to checkpoint "));
-  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster_, 1));
-}
-
-TEST_P(RecoveryTest, MasterThatWasKilledComesBack) {
-  ASSERT_NO_FATAL_FAILURE(Start());
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster_, {0}));
-  ASSERT_TRUE(cluster_.AwaitStatus("a recovery", HasRecovered(1)));
-  ASSERT_TRUE(cluster_.AwaitOutput(cluster_.server(0), "the master was lost at version "));
-  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster_, 1));
-}
-
-TEST_P(RecoveryTest, AllServersThatWereKilledComeBack) {
-  ASSERT_NO_FATAL_FAILURE(Start());
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster_, {0, 1}));
-  ASSERT_TRUE(cluster_.AwaitStatus("a recovery", HasRecovered(1)));
-  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster_, 1));
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, RecoveryTest,
-                         testing::Values("sync", "downpour", "hybrid", "easgd", "easgd_sync", "local_sgd",
-                                         "streaming_diloco"),
-                         [](const auto& info) { return info.param; });
-
-// --------------------------------------------------------------------------------------------------- moments
-
-class RecoveryMomentTest : public testing::TestWithParam<int> {
- protected:
-  int server() const { return GetParam(); }
-};
-
-TEST_P(RecoveryMomentTest, BeforeTheFirstCheckpointTheJobBeginsAnew) {
-  TestCluster cluster({Job("downpour", kEndless, /*every_updates=*/0), /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(cluster.AwaitTrained(1000));
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {server()}));
-  ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(1)));
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "; went back to the initial weights; "));
-  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster, 1));
-  EXPECT_GT(cluster.Summary()["updates_computed_again"], 0);
-}
-
-TEST_P(RecoveryMomentTest, TwiceInARow) {
-  TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
+TEST(RecoveryTest, AllServersThatWereKilledComeBack) {
+  TestCluster cluster({Job("streaming_diloco", kEndless), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);
   ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
-  for (uint64_t times : {1, 2}) {
-    ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {server()}));
-    ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(times)));
-  }
-  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster, 2));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {0, 1}));
+  ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(1)));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "the master was lost at version "));
+  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("; went back to checkpoint "));
+  ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster, 1));
 }
 
-// Server 1 has come back, and the job goes back, when this server is killed.
-TEST_P(RecoveryMomentTest, WhileTheJobGoesBack) {
+// Server 1 has come back, and the job goes back, when the master is killed.
+TEST(RecoveryTest, MasterIsKilledWhileTheJobGoesBack) {
   TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);
   ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
   ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {1}));
   ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "server 1 was lost: the job goes back"));
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {server()}));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {0}));
   ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(1)));
   const absl::StatusOr<v1::JobStatus> status = cluster.Status();
   ASSERT_TRUE(status.ok()) << status.status();
@@ -155,8 +94,8 @@ TEST_P(RecoveryMomentTest, WhileTheJobGoesBack) {
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 }
 
-// The workers are done and have left, and the last checkpoint cannot be written, when this server is killed.
-TEST_P(RecoveryMomentTest, BeforeTheLastCheckpointIsWritten) {
+// The workers are done and have left, and the last checkpoint cannot be written, when the master is killed.
+TEST(RecoveryTest, MasterIsKilledBeforeTheLastCheckpointIsWritten) {
   constexpr uint64_t kShort = 5;
   TestCluster cluster({Job("sync", kShort, /*every_updates=*/0), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
@@ -167,10 +106,10 @@ TEST_P(RecoveryMomentTest, BeforeTheLastCheckpointIsWritten) {
   for (int i : {0, 1}) {
     ASSERT_TRUE(cluster.AwaitOutput(cluster.worker(i), "stays until the last checkpoint is written"));
   }
-  Kill(&cluster, {server()});
+  Kill(&cluster, {0});
   std::filesystem::remove(directory);
   std::filesystem::rename(aside, directory);
-  ASSERT_TRUE(cluster.RestartServer(server()));
+  ASSERT_TRUE(cluster.RestartServer(0));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
@@ -178,28 +117,21 @@ TEST_P(RecoveryMomentTest, BeforeTheLastCheckpointIsWritten) {
   EXPECT_EQ(summary["samples"], kShort * 2000) << summary.dump(2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Servers, RecoveryMomentTest, testing::Values(0, 1));
-
-// --------------------------------------------------------------------------------------------- the same bits
-
 constexpr uint64_t kEpochs = 100;
 
-// Trains to the end, with servers that are killed once there is a checkpoint. Returns false if the job was
-// done before.
-bool TrainAndKill(TestCluster* cluster, const std::vector<int>& servers) {
+// Trains to the end, with server 1 killed once there is a checkpoint. Returns false if the job was done before.
+bool TrainAndKill(TestCluster* cluster) {
   EXPECT_TRUE(cluster->StartServers());
   cluster->StartWorkers(2);
   const bool saved = static_cast<bool>(AwaitCheckpoint(cluster, 1));
-  Kill(cluster, servers);
+  Kill(cluster, {1});
   if (!saved || std::filesystem::exists(cluster->out_dir() + "/summary.json")) return false;
-  for (int i : servers) EXPECT_TRUE(cluster->RestartServer(i));
+  EXPECT_TRUE(cluster->RestartServer(1));
   EXPECT_TRUE(cluster->AwaitOrderlyEnd());
   return true;
 }
 
-class DeterministicRecoveryTest : public testing::TestWithParam<std::vector<int>> {};
-
-TEST_P(DeterministicRecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
+TEST(RecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
   TestCluster undisturbed({Job("sync", kEpochs), /*servers=*/2, TestDirectory() + "/undisturbed"});
   ASSERT_TRUE(undisturbed.StartServers());
   undisturbed.StartWorkers(2);
@@ -207,8 +139,8 @@ TEST_P(DeterministicRecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
 
   const TestCluster::Options options{Job("sync", kEpochs), /*servers=*/2};
   auto cluster = std::make_unique<TestCluster>(options);
-  for (int attempt = 0; !TrainAndKill(cluster.get(), GetParam()); ++attempt) {
-    ASSERT_LT(attempt, 10) << "each time the job was done before the servers were killed";
+  for (int attempt = 0; !TrainAndKill(cluster.get()); ++attempt) {
+    ASSERT_LT(attempt, 10) << "each time the job was done before the server was killed";
     cluster.reset();
     std::filesystem::remove_all(options.directory);
     cluster = std::make_unique<TestCluster>(options);
@@ -220,38 +152,6 @@ TEST_P(DeterministicRecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
       << "the largest difference of a weight is "
       << LargestDifference(cluster->Tensors(), undisturbed.Tensors());
 }
-
-INSTANTIATE_TEST_SUITE_P(Servers, DeterministicRecoveryTest,
-                         testing::Values(std::vector<int>{1}, std::vector<int>{0}, std::vector<int>{0, 1}));
-
-// ------------------------------------------------------------------------------------------- what is refused
-
-// A person who starts a job must not get the weights of another one.
-TEST(RecoveryRefusalTest, MasterOfAnotherJobDoesNotContinueThisOne) {
-  TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
-  cluster.KillAll();
-  std::ofstream(cluster.job_file()) << Job("downpour", kEndless);
-  const Finished refused = RunToEnd(cluster.ServerCommand(0, ""));
-  EXPECT_EQ(refused.end.exit_code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("resume from it with --resume, or choose another directory"));
-}
-
-TEST(RecoveryRefusalTest, JobThatWasStoppedIsNotContinuedWithoutResume) {
-  TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
-  cluster.server(0).Signal(SIGTERM);
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  const Finished refused = RunToEnd(cluster.ServerCommand(0, ""));
-  EXPECT_EQ(refused.end.exit_code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("resume from it with --resume, or choose another directory"));
-}
-
-// ------------------------------------------------------------------------------------------- catchment train
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -267,100 +167,48 @@ pid_t FindChild(pid_t parent, const std::string& argument) {
   return 0;
 }
 
-struct Victim {
-  std::string name;
-  std::string argument;  // in its command line alone
-  bool is_server = false;
-};
-
-class TrainRecoveryTest : public testing::TestWithParam<std::tuple<std::string, Victim, int>> {
- protected:
-  static constexpr int kEpochs = 60;
-
-  // Trains, and kills the victim once there is a checkpoint. Returns the number of recoveries.
-  uint64_t TrainAndKill() {
-    const auto& [preset, victim, standby] = GetParam();
-    const std::string out = TestDirectory() + "/out";
-    const std::string job = TestDirectory() + "/job.textproto";
-    std::ofstream(job) << Job(preset, kEpochs);
-    absl::StatusOr<Process> train =
-        Process::Start({"train",
-                        {Runfile("cli/catchment"), "train", job, "--out=" + out, "--servers=2", "--workers=2",
-                         "--overwrite", absl::StrCat("--set=faults.standby=", standby)},
-                        TestDirectory() + "/train.log"});
-    EXPECT_TRUE(train.ok()) << train.status();
-    if (!train.ok()) return 0;
-    Await([&] { return train->Poll().has_value() || FindLatest(out + "/checkpoints").ok(); });
-    const pid_t pid = FindChild(train->pid(), victim.argument);
-    if (pid > 0) kill(pid, SIGKILL);
-    const std::optional<ProcessEnd> end = train->WaitFor(kPatience);
-    EXPECT_TRUE(end.has_value() && end->in_order()) << train->Output() << ReadAll(out + "/logs/server-0.log");
-    const nlohmann::json summary = nlohmann::json::parse(ReadAll(out + "/summary.json"), nullptr, false);
-    EXPECT_TRUE(summary.is_object());
-    if (!summary.is_object()) return 0;
-    EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
-    EXPECT_EQ(summary["samples"], kEpochs * 2000) << summary.dump(2);
-    EXPECT_TRUE(summary.contains("updates_computed_again"));
-    EXPECT_TRUE(standby == 0 || summary["updates_computed_again"] == 0) << summary.dump(2);
-    return summary["recoveries"];
-  }
-};
-
-// The job may be done before the process is killed.
-TEST_P(TrainRecoveryTest, KillingAProcessDoesNotEndTheJob) {
-  const bool is_server = std::get<1>(GetParam()).is_server;
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    const uint64_t recoveries = TrainAndKill();
-    if (HasFailure()) return;
-    if (is_server && recoveries == 0) continue;
-    EXPECT_EQ(recoveries, is_server ? 1 : 0);
-    return;
-  }
-  FAIL() << "each time the job was done before the process was killed";
-}
-
-std::string CaseName(const testing::TestParamInfo<TrainRecoveryTest::ParamType>& info) {
-  const auto& [preset, victim, standby] = info.param;
-  return preset + "_" + victim.name + (standby > 0 ? "_with_standby" : "");
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, TrainRecoveryTest,
-                         testing::Combine(testing::Values("sync", "downpour", "easgd", "local_sgd"),
-                                          testing::Values(Victim{"master", "--index=0", true},
-                                                          Victim{"server", "--index=1", true},
-                                                          Victim{"worker", "--local_index=1"},
-                                                          Victim{"evaluator", "--role=evaluator"}),
-                                          testing::Values(0, 1)),
-                         CaseName);
-
-// ------------------------------------------------------------------------------------------------- outcomes
-
-// The server is lost again before it has registered for the run that its first loss has begun.
-TEST(RecoveryOutcomeTest, JobFailsIfAServerStaysAway) {
-  for (const int master_too : {0, 1}) {
-    TestCluster cluster({absl::StrCat(Job("downpour", kEndless), " faults { connect_timeout_seconds: 4 }"),
-                         /*servers=*/2, absl::StrCat(TestDirectory(), "/", master_too)});
-    ASSERT_TRUE(cluster.StartServers());
-    cluster.StartWorkers(2);
-    ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
-    if (master_too > 0) {
-      Kill(&cluster, {1, 0});
-      ASSERT_TRUE(cluster.RestartServer(0));
-    } else {
-      cluster.server(1).Signal(SIGSTOP);
-      Kill(&cluster, {1});
-      ASSERT_TRUE(cluster.RestartServer(1));
-      ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was lost: the job goes back to "));
-      Kill(&cluster, {1});
+// `catchment train` starts each of its processes again, with standbys so that no update is computed again.
+TEST(TrainRecoveryTest, KillingAProcessDoesNotEndTheJob) {
+  const std::string out = TestDirectory() + "/out", job = TestDirectory() + "/job.textproto";
+  std::ofstream(job) << Job("easgd", kEndless);
+  absl::StatusOr<Process> train = Process::Start({"train",
+                                                  {Runfile("cli/catchment"), "train", job, "--out=" + out,
+                                                   "--servers=2", "--workers=2", "--set=faults.standby=1"},
+                                                  TestDirectory() + "/train.log"});
+  ASSERT_TRUE(train.ok()) << train.status();
+  const auto await_checkpoint_after = [&](uint64_t number) {
+    ASSERT_TRUE(Await([&] {
+      const absl::StatusOr<FoundCheckpoint> latest = FindLatest(out + "/checkpoints");
+      return train->Poll().has_value() || (latest.ok() && latest->manifest.number() > number);
+    }));
+    ASSERT_FALSE(train->Poll().has_value()) << train->Output() << ReadAll(out + "/logs/server-0.log");
+  };
+  ASSERT_NO_FATAL_FAILURE(await_checkpoint_after(0));
+  for (const char* victim : {"--index=0", "--index=1", "--local_index=1", "--role=evaluator"}) {
+    SCOPED_TRACE(victim);
+    const pid_t pid = FindChild(train->pid(), victim);
+    ASSERT_GT(pid, 0);
+    const uint64_t number = FindLatest(out + "/checkpoints")->manifest.number();
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    if (absl::StartsWith(victim, "--index")) {
+      pid_t again = 0;
+      ASSERT_TRUE(Await([&] { return (again = FindChild(train->pid(), victim)) > 0 && again != pid; }));
     }
-    ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
-    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("server 1"));
-    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("start all servers again with --resume"));
+    ASSERT_NO_FATAL_FAILURE(await_checkpoint_after(number + 1));
   }
+  train->Signal(SIGTERM);
+  const std::optional<ProcessEnd> end = train->WaitFor(kPatience);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->exit_code, 128 + SIGTERM) << train->Output() << ReadAll(out + "/logs/server-0.log");
+  const nlohmann::json summary = nlohmann::json::parse(ReadAll(out + "/summary.json"), nullptr, false);
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_EQ(summary["phase"], "STOPPED") << summary.dump(2);
+  EXPECT_EQ(summary["recoveries"], 2) << summary.dump(2);
+  EXPECT_EQ(summary["updates_computed_again"], 0) << summary.dump(2);
 }
 
 // A supervisor that starts daemons again after an exit code other than 0 has nothing to do after the end.
-TEST(RecoveryOutcomeTest, ProcessesThatMissedTheEndEndInOrder) {
+TEST(RecoveryTest, ProcessesThatMissedTheEndEndInOrder) {
   TestCluster cluster({Job("downpour", kEndless), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);

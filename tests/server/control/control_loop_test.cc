@@ -1,4 +1,5 @@
 // Losses of servers, workers and the master in virtual time: jobs end, with each sample in every shard.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/server/control/virtual_cluster.h"
@@ -78,6 +79,85 @@ TEST_P(ControlLoopTest, ContinuesTheMasterFromItsStandby) {
   cluster.ExpectAllIsTrained();
   EXPECT_EQ(cluster.more_than_once(), 0);
   EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, GoesBackAfterTheLossOfAllServers) {
+  VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+  cluster.RunUntil(3);
+  cluster.LoseServer(1);
+  cluster.LoseMaster();
+  cluster.Run();
+  cluster.ExpectAllIsTrained();
+  EXPECT_EQ(cluster.more_than_once(), 0);
+  EXPECT_EQ(cluster.recoveries(), 1);
+}
+
+TEST_P(ControlLoopTest, GoesBackTwiceInARow) {
+  for (const int server : {0, 1}) {
+    VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+    for (const double time : {3, 9}) {
+      cluster.RunUntil(time);
+      ASSERT_EQ(cluster.loop().Status().phase(), v1::JobStatus::TRAINING);
+      server == 0 ? cluster.LoseMaster() : cluster.LoseServer(server);
+    }
+    cluster.Run();
+    cluster.ExpectAllIsTrained();
+    EXPECT_EQ(cluster.more_than_once(), 0);
+    EXPECT_EQ(cluster.recoveries(), 2);
+  }
+}
+
+// The second loss is at each of many moments from the return of server 1 until the job trains again.
+TEST_P(ControlLoopTest, GoesBackAgainWhileTheJobGoesBack) {
+  for (const int server : {0, 1}) {
+    for (double moment = 4; moment < 8; moment += 0.1) {
+      SCOPED_TRACE(absl::StrCat("server ", server, " at ", moment, " s"));
+      VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+      cluster.RunUntil(3);
+      cluster.LoseServer(1);
+      cluster.RunUntil(moment);
+      server == 0 ? cluster.LoseMaster() : cluster.LoseServer(server);
+      cluster.Run();
+      ASSERT_FALSE(HasFatalFailure());
+      cluster.ExpectAllIsTrained();
+      EXPECT_EQ(cluster.more_than_once(), 0);
+      EXPECT_GE(cluster.recoveries(), 1);
+    }
+  }
+}
+
+// The workers are done, and the manifest of the last checkpoint cannot be written, when the server is lost. The
+// job goes back only if its files must be made again.
+TEST_P(ControlLoopTest, EndsAfterALossBeforeTheLastCheckpointIsWritten) {
+  for (const int server : {0, 1}) {
+    VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+    cluster.RunUntil(3);
+    cluster.SetDisk(absl::ResourceExhaustedError("the disk is full"));
+    cluster.RunUntil(60);
+    ASSERT_FALSE(cluster.ended()) << cluster.last().DebugString();
+    ASSERT_EQ(cluster.loop().Status().samples(), 20 * 200);
+    ASSERT_NE(cluster.loop().Status().phase(), v1::JobStatus::DONE);
+    server == 0 ? cluster.LoseMaster() : cluster.LoseServer(server);
+    cluster.SetDisk(absl::OkStatus());
+    cluster.Run();
+    cluster.ExpectAllIsTrained();
+    EXPECT_EQ(cluster.more_than_once(), 0);
+    EXPECT_LE(cluster.recoveries(), 1);
+  }
+}
+
+TEST_P(ControlLoopTest, FailsIfAServerStaysAway) {
+  for (const bool master_too : {false, true}) {
+    VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
+    cluster.RunUntil(3);
+    cluster.LoseServer(1, /*comes_back=*/false);
+    if (master_too) cluster.LoseMaster();
+    cluster.Run();
+    EXPECT_EQ(cluster.last().phase(), v1::JobStatus::FAILED);
+    EXPECT_THAT(cluster.last().reason(),
+                testing::AllOf(testing::HasSubstr("server 1"),
+                               testing::HasSubstr("start all servers again with --resume")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ControlLoopTest, testing::Bool(),

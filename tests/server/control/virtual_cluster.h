@@ -72,6 +72,9 @@ class VirtualCluster {
     }
   }
 
+  // Checkpoints cannot be written until `disk` is OK again.
+  void SetDisk(absl::Status disk) { disk_ = std::move(disk); }
+
   // A process is lost, and started again some seconds later.
   void LoseWorker() {
     if (workers_.empty()) return;
@@ -81,14 +84,14 @@ class VirtualCluster {
     ++losses_;
     events_.After(1 + 4 * random_.Uniform(), [this] { StartWorker(); });
   }
-  void LoseServer(int index) {
+  void LoseServer(int index, bool comes_back = true) {
     Server& server = servers_[index];
     if (!server.up || ended_) return;
     Fall(&server);
     kept_base_[index] = server.base;
     kept_[index] = Standby(index).up ? std::move(server.shard) : nullptr;
     ResetShard(&server, 0);
-    events_.After(1 + 2 * random_.Uniform(), [this, index] { StartServer(index); });
+    if (comes_back) events_.After(1 + 2 * random_.Uniform(), [this, index] { StartServer(index); });
   }
   void LoseMaster() {
     if (loop_ == nullptr || ended_) return;
@@ -127,6 +130,7 @@ class VirtualCluster {
   int more_than_once() const { return more_than_once_; }
   int losses() const { return losses_; }
   int recoveries() const { return static_cast<int>(last_.recoveries()); }
+  bool ended() const { return ended_; }
   const v1::JobStatus& last() const { return last_; }
   const ControlLoop& loop() const { return loop_->now(); }
   double now() const { return events_.Now(); }
@@ -274,8 +278,8 @@ class VirtualCluster {
     Respond(effects.released);
     for (ServerCommand& command : effects.commands) Send(std::move(command));
     for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
-      WriteManifest(checkpoint);
-      loop_->Call<&ControlLoop::OnCheckpointWritten>(std::move(checkpoint), absl::OkStatus());
+      if (disk_.ok()) WriteManifest(checkpoint);
+      loop_->Call<&ControlLoop::OnCheckpointWritten>(std::move(checkpoint), disk_);
     }
     if (effects.record) record_ = *effects.record;
     if (effects.record) loop_->Call<&ControlLoop::OnRecordWritten>(absl::OkStatus());
@@ -542,6 +546,7 @@ class VirtualCluster {
   std::optional<Manifest> manifest_;                                        // the newest
   std::optional<v1::MasterCopy> copy_;                                      // at the master's standby
   v1::RunRecord record_;                                                    // in its file
+  absl::Status disk_;
   uint64_t last_run_ = 0;
   uint64_t last_instance_ = 0;
   uint64_t last_worker_ = 0;
