@@ -107,12 +107,15 @@ std::string GrpcMessage(const std::string& bytes, uint32_t claimed) {
   return std::string(1, '\0') + BigEndian(claimed == 0 ? bytes.size() : claimed, 4) + bytes;
 }
 
-Http2Peer::Http2Peer(const std::string& address, uint32_t window, const TlsFiles& tls) {
-  sockaddr_in to = {};
+Http2Peer::Http2Peer(const std::string& address, uint32_t window, const TlsFiles& tls, uint8_t host) {
+  sockaddr_in to = {}, from = {};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   fd_ = socket(AF_INET, SOCK_STREAM, 0);
+  PCHECK(bind(fd_, reinterpret_cast<const sockaddr*>(&from), sizeof(from)) == 0);
   PCHECK(connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0) << address;
   if (!tls.cert.empty()) ssl_.reset(BeginTls(fd_, tls));
   windows_[0] = initial_window_;

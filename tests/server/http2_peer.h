@@ -43,8 +43,9 @@ std::string IndexedHeaders();
 class Http2Peer {
  public:
   // The server may send `window` bytes on each stream, and any number on the connection. With the files of a
-  // certificate the connection has TLS.
-  explicit Http2Peer(const std::string& address, uint32_t window = 1 << 20, const TlsFiles& tls = {});
+  // certificate the connection has TLS. `host`: this peer's own address is 127.0.0.host.
+  explicit Http2Peer(const std::string& address, uint32_t window = 1 << 20, const TlsFiles& tls = {},
+                     uint8_t host = 1);
   ~Http2Peer();
   Http2Peer(const Http2Peer&) = delete;
   Http2Peer& operator=(const Http2Peer&) = delete;
