@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/text.h"
@@ -43,7 +44,8 @@ catchment               the server's shard and the worker's client; _shm: with p
                         the update
 
 Medians over all round trips of all workers. GB/s: 1e9 bytes, each way, all workers together. "cpu s/GB":
-processor seconds of all processes for each GB moved, both ways counted.
+processor seconds of all processes for each GB moved, both ways counted. "wake-ups": how often a thread of the
+server's process, and of a worker's, waited and was woken for a round trip.
 )";
 
 struct Options {
@@ -122,11 +124,16 @@ std::unique_ptr<WireWorker> MakeWorker(const PeerOptions& options) {
   return IsCatchment(options) ? MakeCatchmentWorker(options) : MakeProtobufWorker(options);
 }
 
-// Says its address; answers every line with the processor seconds it has used.
+std::string UsageLine() {
+  const ProcessUsage usage = UsageOfThisProcess();
+  return absl::StrFormat("%.6f %.0f", usage.seconds, usage.wake_ups);
+}
+
+// Says its address; answers every line with what it has used.
 [[noreturn]] void RunServer(const PeerOptions& options) {
   const std::unique_ptr<WireServer> server = MakeServer(options);
   std::cout << server->address() << std::endl;
-  for (std::string line; std::getline(std::cin, line);) std::cout << ProcessorSeconds() << std::endl;
+  for (std::string line; std::getline(std::cin, line);) std::cout << UsageLine() << std::endl;
   std::_Exit(0);  // a plain server would wait for its workers
 }
 
@@ -146,7 +153,7 @@ void CheckWeights(absl::Span<const float> gradient, absl::Span<const float> weig
   }
 }
 
-// Answers a line with a number K by the milliseconds of K round trips, and by the processor seconds.
+// Answers a line with a number K by the milliseconds of K round trips, and by what it has used.
 [[noreturn]] void RunWorker(const PeerOptions& options) {
   const std::unique_ptr<WireWorker> worker = MakeWorker(options);
   const std::pmr::vector<float> gradient = MakeGradient(options.values, worker->memory());
@@ -163,7 +170,7 @@ void CheckWeights(absl::Span<const float> gradient, absl::Span<const float> weig
     }
     rounds += count;
     if (options.workers == 1) CheckWeights(gradient, weights, rounds);
-    std::cout << answer << ProcessorSeconds() << std::endl;
+    std::cout << answer << UsageLine() << std::endl;
   }
   std::_Exit(0);
 }
@@ -191,40 +198,52 @@ class Contender {
 
   const Variant& variant() const { return variant_; }
 
-  // All workers at once; returns the milliseconds of every round trip, and adds up processor time.
+  struct Used {
+    double seconds = 0;  // of processors, by all processes
+    double server_wake_ups = 0, worker_wake_ups = 0;
+  };
+
+  // All workers at once; returns the milliseconds of every round trip.
   std::vector<double> Run(int count) {
     for (const auto& worker : workers_) worker->Send(absl::StrCat(count));
     std::vector<double> times;
-    double cpu = 0;
+    Used used;
     for (const auto& worker : workers_) {
       const std::vector<std::string> words = absl::StrSplit(worker->Receive(), ' ');
-      for (size_t i = 0; i + 1 < words.size(); ++i) times.push_back(std::stod(words[i]));
-      cpu += std::stod(words.back());
+      const size_t trips = words.size() - 2;
+      for (size_t i = 0; i < trips; ++i) times.push_back(std::stod(words[i]));
+      used.seconds += std::stod(words[trips]);
+      used.worker_wake_ups += std::stod(words[trips + 1]);
     }
-    server_->Send("cpu");
-    cpu += std::stod(server_->Receive());
-    cpu_of_visit_ = cpu - cpu_seen_;
-    cpu_seen_ = cpu;
+    server_->Send("used");
+    const std::vector<std::string> words = absl::StrSplit(server_->Receive(), ' ');
+    used.seconds += std::stod(words[0]);
+    used.server_wake_ups = std::stod(words[1]);
+    last_ = {used.seconds - seen_.seconds, used.server_wake_ups - seen_.server_wake_ups,
+             used.worker_wake_ups - seen_.worker_wake_ups};
+    seen_ = used;
     return times;
   }
 
   void Visit(int count) {
     for (double ms : Run(count)) times_.push_back(ms);
-    cpu_seconds_ += cpu_of_visit_;
+    used_.seconds += last_.seconds;
+    used_.server_wake_ups += last_.server_wake_ups;
+    used_.worker_wake_ups += last_.worker_wake_ups;
   }
 
   double median_ms() const { return Median(times_); }
   size_t round_trips() const { return times_.size(); }
-  double cpu_seconds() const { return cpu_seconds_; }
+  const Used& used() const { return used_; }
 
  private:
   const Variant variant_;
   std::unique_ptr<Subprocess> server_;
   std::vector<std::unique_ptr<Subprocess>> workers_;
   std::vector<double> times_;
-  double cpu_seconds_ = 0;
-  double cpu_of_visit_ = 0;
-  double cpu_seen_ = 0;
+  Used used_;
+  Used last_;  // by the last Run
+  Used seen_;  // up to it
 };
 
 struct Cell {
@@ -234,8 +253,9 @@ struct Cell {
 
 nlohmann::ordered_json RowOf(const Contender& contender, const Cell& cell, double plain_ms, double unary_ms) {
   const double ms = contender.median_ms();
-  const double gigabytes =
-      2e-9 * static_cast<double>(cell.bytes) * static_cast<double>(contender.round_trips());
+  const auto trips = static_cast<double>(contender.round_trips());
+  const double gigabytes = 2e-9 * static_cast<double>(cell.bytes) * trips;
+  const Contender::Used& used = contender.used();
   nlohmann::ordered_json row = {{"variant", contender.variant().name},
                                 {"transport", contender.variant().transport},
                                 {"tls", contender.variant().tls},
@@ -244,7 +264,9 @@ nlohmann::ordered_json RowOf(const Contender& contender, const Cell& cell, doubl
                                 {"median_ms", ms},
                                 {"ratio_to_plain_tcp", ms / plain_ms},
                                 {"gb_per_s", 1e-6 * static_cast<double>(cell.bytes) * cell.workers / ms},
-                                {"cpu_s_per_gb", contender.cpu_seconds() / gigabytes},
+                                {"cpu_s_per_gb", used.seconds / gigabytes},
+                                {"server_wake_ups", used.server_wake_ups / trips},
+                                {"worker_wake_ups", used.worker_wake_ups / trips},
                                 {"round_trips", contender.round_trips()}};
   if (unary_ms > 0) row["ratio_to_protobuf_unary"] = ms / unary_ms;
   return row;
@@ -337,16 +359,70 @@ absl::StatusOr<std::vector<Cell>> ChooseCells(const Options& options) {
 
 void Print(const std::vector<nlohmann::ordered_json>& rows) {
   Table table;
-  table.Add({"variant", "bytes", "workers", "ms", "of plain TCP", "of unary", "GB/s", "cpu s/GB"});
+  table.Add(
+      {"variant", "bytes", "workers", "ms", "of plain TCP", "of unary", "GB/s", "cpu s/GB", "wake-ups"});
   for (const auto& row : rows) {
     const auto number = [&](const char* key) {
       return row.contains(key) ? Short(row[key].get<double>(), 3) : std::string();
     };
     table.Add({row["variant"].get<std::string>(), Count(row["bytes"].get<int64_t>()),
                Count(row["workers"].get<int64_t>()), number("median_ms"), number("ratio_to_plain_tcp"),
-               number("ratio_to_protobuf_unary"), number("gb_per_s"), number("cpu_s_per_gb")});
+               number("ratio_to_protobuf_unary"), number("gb_per_s"), number("cpu_s_per_gb"),
+               absl::StrCat(number("server_wake_ups"), " + ", number("worker_wake_ups"))});
   }
   std::cout << "a gradient there, fresh weights back, over loopback: medians\n" << table.Print(0);
+}
+
+// What is promised of one worker's round trip: at most `most` for `key` of the variant; with `of`, for its
+// ratio to that variant's.
+struct Promise {
+  const char* variant;
+  int64_t bytes;
+  const char* key;
+  double most;
+  const char* of = nullptr;
+};
+
+constexpr Promise kPromises[] = {
+    {"catchment", 800'000, "ratio_to_plain_tcp", 1.9},
+    {"catchment", 4'800'000, "ratio_to_plain_tcp", 1.2},
+    {"catchment", 44'000'000, "ratio_to_plain_tcp", 0.85},
+    {"catchment_shm", 800'000, "ratio_to_plain_tcp", 1.2},
+    {"catchment_shm", 4'800'000, "ratio_to_plain_tcp", 0.5},
+    {"catchment_shm", 44'000'000, "ratio_to_plain_tcp", 0.5},
+    {"catchment_shm", 800'000, "cpu_s_per_gb", 0.25},
+    {"catchment_shm", 4'800'000, "cpu_s_per_gb", 0.25},
+    {"catchment_shm", 44'000'000, "cpu_s_per_gb", 0.25},
+    {"catchment_shm_standby", 800'000, "median_ms", 1.35, "catchment_shm"},
+    {"catchment_shm_standby", 4'800'000, "median_ms", 1.35, "catchment_shm"},
+    {"catchment_shm_standby", 44'000'000, "median_ms", 1.35, "catchment_shm"},
+};
+
+void PrintPromises(const std::vector<nlohmann::ordered_json>& rows) {
+  const auto find = [&](const char* variant, int64_t bytes) {
+    return std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
+      return row["variant"] == variant && row["bytes"] == bytes && row["workers"] == 1;
+    });
+  };
+  bool any = false;
+  Table table;
+  table.Add({"one worker", "bytes", "figure", "promised", "measured", "kept"});
+  for (const Promise& promise : kPromises) {
+    const auto row = find(promise.variant, promise.bytes);
+    if (row == rows.end()) continue;
+    double measured = (*row)[promise.key].get<double>();
+    std::string figure = absl::StrReplaceAll(promise.key, {{"_", " "}});
+    if (promise.of != nullptr) {
+      const auto reference = find(promise.of, promise.bytes);
+      if (reference == rows.end()) continue;
+      measured /= (*reference)[promise.key].get<double>();
+      figure = absl::StrCat("ratio to ", promise.of);
+    }
+    table.Add({promise.variant, Count(promise.bytes), figure, Short(promise.most, 3), Short(measured, 3),
+               measured <= promise.most ? "yes" : "no"});
+    any = true;
+  }
+  if (any) std::cout << "\n" << table.Print(0);
 }
 
 absl::Status Run(const Options& options) {
@@ -368,6 +444,7 @@ absl::Status Run(const Options& options) {
   }
   std::filesystem::remove_all(directory);
   Print(rows);
+  PrintPromises(rows);
   return WriteRows(rows, options.json);
 }
 

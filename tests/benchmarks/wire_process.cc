@@ -51,11 +51,11 @@ std::string Subprocess::Receive() {
   return line;
 }
 
-double ProcessorSeconds() {
+ProcessUsage UsageOfThisProcess() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& t) { return t.tv_sec + 1e-6 * t.tv_usec; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<double>(usage.ru_nvcsw)};
 }
 
 }  // namespace catchment

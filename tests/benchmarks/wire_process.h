@@ -28,8 +28,12 @@ class Subprocess {
   FILE* from_ = nullptr;
 };
 
-// Returns the processor time of this process, user and system.
-double ProcessorSeconds();
+// What all threads of a process have used.
+struct ProcessUsage {
+  double seconds = 0;   // user and system
+  double wake_ups = 0;  // of threads that waited
+};
+ProcessUsage UsageOfThisProcess();
 
 }  // namespace catchment
 
