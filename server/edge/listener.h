@@ -43,6 +43,8 @@ class Listener {
 
   // Returns HOST:PORT, with the chosen port if PORT was 0, or unix:PATH.
   const std::string& address() const { return address_; }
+  // Returns the queue of one of the threads, for the server's own calls, which must end before the listener.
+  grpc::CompletionQueue* queue() const { return threads_.front()->queue(); }
   // Sets the answer of the listener's health service for this name.
   void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
   // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable,

@@ -25,15 +25,15 @@ constexpr uint8_t kVectorKey = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 }  // namespace
 
 StandbyLink::StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
-                         const SharedArena* arena, std::shared_ptr<grpc::ChannelCredentials> credentials,
-                         OnReplaced on_replaced)
+                         const SharedArena* arena, Queue queue,
+                         std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced)
     : shard_(*shard),
       layout_(*layout),
       log_(*log),
       arena_(arena),
+      queue_(std::move(queue)),
       credentials_(std::move(credentials)),
       on_replaced_(std::move(on_replaced)),
-      connections_(std::make_unique<grpc::CompletionQueue>(), "standby"),
       thread_([this] { Run(); }) {
   pthread_setname_np(thread_.native_handle(), "standby link");
 }
@@ -103,7 +103,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   }
   messages_.clear();
   stream_ = std::make_unique<MessageStream>(
-      Connect(address, credentials_), connections_.queue(),
+      Connect(address, credentials_), queue_(),
       MessageStream::Call{kMethod, kStandbyHelloKey, hello.SerializeAsString()},
       static_cast<MessageStream::Owner*>(this));
   if (AwaitAdmission()) {
@@ -170,9 +170,11 @@ absl::Status StandbyLink::OnMessage(const grpc::ByteBuffer& message) {
   if (!status.ok()) return FromGrpc(status);
   {
     MutexLock lock(&mu_);
-    if (!admitted_) shares_ = arena_ != nullptr && acknowledgement.reads_shared_memory();
-    admitted_ = true;
-    changed_.Notify();
+    if (!admitted_) {
+      shares_ = arena_ != nullptr && acknowledgement.reads_shared_memory();
+      admitted_ = true;
+      changed_.Notify();
+    }
     while (!lent_.empty() && lent_.front().part.number() <= acknowledgement.number()) lent_.pop_front();
   }
   log_.Acknowledge(acknowledgement.number());

@@ -34,10 +34,14 @@ class StandbyLink final : private MessageStream::Owner {
   // Called once, on the link's thread, when another process has taken the shard over: this one must end.
   using OnReplaced = std::function<void(const absl::Status&)>;
 
+  // Returns a queue of Completions, which outlives the link. That of a listener's thread is the best one: the
+  // thread that makes an update sends it, and an acknowledgement arrives on a thread that sends answers.
+  using Queue = std::function<grpc::CompletionQueue*()>;
+
   // All pointers outlive the link. `arena`: has the shard's buffers, which a standby on this machine reads
-  // there; null: all vectors are sent.
+  // there; null: all vectors are sent. `queue` is called after SetStandby.
   StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log, const SharedArena* arena,
-              std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
+              Queue queue, std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
   ~StandbyLink() override;
 
   // Sets the standby, as the master has named it. Has no effect if nothing has changed.
@@ -72,9 +76,9 @@ class StandbyLink final : private MessageStream::Owner {
   const ParameterLayout& layout_;
   StandbyLog& log_;
   const SharedArena* const arena_;
+  const Queue queue_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const OnReplaced on_replaced_;
-  CompletionThread connections_;
 
   // Used by the link's thread until `prepared_` is set, and then by Next.
   std::optional<Shard::Image> image_;  // that is being sent

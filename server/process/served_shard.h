@@ -31,10 +31,12 @@ class ServedStandby {
         store_(config.job, layout, (config.index + layout.num_shards() - 1) % layout.num_shards()),
         service_(&store_, front) {}
 
-  // Begins to send the shard to the standby that commands name. `arena` and `on_replaced`: as in StandbyLink.
-  void Start(ShardHost* host, const SharedArena* arena, StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
-    link_ = std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, arena, credentials_,
-                                          std::move(on_replaced));
+  // Begins to send the shard to the standby that commands name. `arena`, `queue` and `on_replaced`: as in
+  // StandbyLink.
+  void Start(ShardHost* host, const SharedArena* arena, StandbyLink::Queue queue,
+             StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
+    link_ = std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, arena, std::move(queue),
+                                          credentials_, std::move(on_replaced));
     if (epoch > 0) link_->SetEpoch(epoch);
     host->SetOnStandby([this](const v1::ShardCommand::Standby& standby, uint64_t run_id) {
       Join(run_id, standby.keeps_epoch());
@@ -89,7 +91,9 @@ class ServedShard {
 
   // Begins to send the shard to its standby, if there is one.
   void StartStandby(StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
-    if (standby_) standby_->Start(&host_, service_.arena(), std::move(on_replaced), epoch);
+    if (!standby_) return;
+    standby_->Start(
+        &host_, service_.arena(), [edge = &edge_] { return edge->queue(); }, std::move(on_replaced), epoch);
   }
   // Keeps the copy of another server's shard, as the master has answered.
   void JoinAsStandby(const v1::RegisterServerReply& reply) {
@@ -120,7 +124,8 @@ class ServedShard {
  private:
   ServedShard(const ServerConfig& config, const ParameterLayout& layout, Shard::Contents contents,
               ServerEdge* edge)
-      : claim_(RandomId()),
+      : edge_(*edge),
+        claim_(RandomId()),
         standby_(HasStandbys(config.job, config.servers.size())
                      ? std::make_unique<ServedStandby>(config, layout, edge->standby())
                      : nullptr),
@@ -135,6 +140,7 @@ class ServedShard {
                   .front = edge->shard()}),
         sweeper_(&service_, host_.shard(), &clock_) {}
 
+  ServerEdge& edge_;
   const SteadyClock clock_;
   RunClaim claim_;
   const std::unique_ptr<ServedStandby> standby_;  // null: the job has none

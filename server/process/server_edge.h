@@ -29,6 +29,8 @@ class ServerEdge {
   void End(bool begins_again);
 
   const std::string& address() const { return listener_->address(); }
+  // As Listener::queue.
+  grpc::CompletionQueue* queue() const { return listener_->queue(); }
   // Sets the answers to the health checks of the shard and of the master.
   void SetShardServing(int index, bool serving);
   void SetMasterServing(bool serving);
