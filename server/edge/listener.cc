@@ -83,16 +83,13 @@ class UnknownCall final : public Completion {
   bool answered_ = false;
 };
 
-// The limits of the connections of a process with this many files.
-Acceptor::Options AcceptorOptions(int max_message_bytes, size_t memory_quota_bytes) {
-  // The bytes that gRPC reads from a stream ahead of the server.
-  constexpr int64_t kReadAhead = 16 << 20;
+Acceptor::Options AcceptorOptions(const Listener::Options& of_listener) {
   constexpr int64_t kFilesOfStrangers = 8;  // one eighth
   Acceptor::Options options;
-  options.limits.stream_bytes = kReadAhead + max_message_bytes;
+  options.limits.stream_bytes = of_listener.read_ahead_bytes + of_listener.max_message_bytes;
   constexpr double kPartWithoutStream = 0.25;
-  if (memory_quota_bytes > 0)
-    options.bytes_without_stream = kPartWithoutStream * static_cast<double>(memory_quota_bytes);
+  if (of_listener.memory_quota_bytes > 0)
+    options.bytes_without_stream = kPartWithoutStream * static_cast<double>(of_listener.memory_quota_bytes);
   options.strangers = std::min<size_t>(options.strangers, OpenFilesLimit() / kFilesOfStrangers);
   return options;
 }
@@ -120,9 +117,8 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", address, ": ", sockets.status().message()));
     }
-    listener.acceptor_ = std::make_unique<Acceptor>(
-        *std::move(sockets), AcceptorOptions(options.max_message_bytes, options.memory_quota_bytes),
-        listener.accounts_.get(), listener.clock_.get());
+    listener.acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), AcceptorOptions(options),
+                                                    listener.accounts_.get(), listener.clock_.get());
     picked = listener.acceptor_->port();
     connections = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);

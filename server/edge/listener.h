@@ -23,6 +23,8 @@ class Listener {
   struct Options {
     bool everywhere = false;           // listens on all interfaces instead of the addresses of its host
     int max_message_bytes = 64 << 20;  // larger messages are refused
+    // The most that the peers of streams send ahead of the server. gRPC reads as much.
+    int64_t read_ahead_bytes = 16 << 20;
     // Limit on the bytes that gRPC buffers for incoming and outgoing messages. When it is exceeded, streams
     // and connections are closed. 0: no limit.
     size_t memory_quota_bytes = 0;
