@@ -119,7 +119,8 @@ TEST(RecoveryTest, MasterIsKilledBeforeTheLastCheckpointIsWritten) {
 
 constexpr uint64_t kEpochs = 100;
 
-// Trains to the end, with server 1 killed once there is a checkpoint. Returns false if the job was done before.
+// Trains to the end, with server 1 killed once there is a checkpoint. Returns false if the job was done
+// before.
 bool TrainAndKill(TestCluster* cluster) {
   EXPECT_TRUE(cluster->StartServers());
   cluster->StartWorkers(2);

@@ -21,8 +21,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn,
-// and ends the job when there are no more and the evaluator has sent a heartbeat. NOT_FOUND also begins another run, or with `ends` says from then
-// on that the job has ended.
+// and ends the job when there are no more and the evaluator has sent a heartbeat. NOT_FOUND also begins
+// another run, or with `ends` says from then on that the job has ended.
 class FakeMaster final : public v1::MasterService::Service {
  public:
   explicit FakeMaster(std::vector<grpc::StatusCode> answers, bool ends = false)

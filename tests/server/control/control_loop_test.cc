@@ -126,8 +126,8 @@ TEST_P(ControlLoopTest, GoesBackAgainWhileTheJobGoesBack) {
   }
 }
 
-// The workers are done, and the manifest of the last checkpoint cannot be written, when the server is lost. The
-// job goes back only if its files must be made again.
+// The workers are done, and the manifest of the last checkpoint cannot be written, when the server is lost.
+// The job goes back only if its files must be made again.
 TEST_P(ControlLoopTest, EndsAfterALossBeforeTheLastCheckpointIsWritten) {
   for (const int server : {0, 1}) {
     VirtualCluster cluster(JobOf(GetParam(), /*standby=*/false));
