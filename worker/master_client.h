@@ -24,7 +24,7 @@
 
 namespace catchment {
 
-// The longest reason with which members leave: the master's limit (common/net/message_limits.cc).
+// The longest reason with which members leave: the master's limit (REASON in proto/limits.proto).
 inline constexpr size_t kMaxReasonBytes = 1024;
 
 class MasterClient {

@@ -5,14 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/program_metrics.h"
 #include "proto/health.pb.h"
+#include "proto/limits.pb.h"
 #include "proto/master.pb.h"
 #include "proto/standby.pb.h"
 #include "proto/wire.pb.h"
@@ -25,50 +28,82 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using testing::HasSubstr;
 
-// The messages that a server receives, and those that the master receives as answers.
-std::set<const Descriptor*> Received() {
-  std::set<const Descriptor*> requests = {v1::Hello::descriptor(), v1::StandbyHello::descriptor(),
-                                          v1::ShardReport::descriptor()};
-  for (const google::protobuf::FileDescriptor* file :
-       {v1::GetJobRequest::descriptor()->file(), v1::Block::descriptor()->file(),
-        grpc::health::v1::HealthCheckRequest::descriptor()->file()}) {
+// The files whose messages state limits.
+std::vector<const google::protobuf::FileDescriptor*> Files() {
+  return {v1::Block::descriptor()->file(), v1::GetJobRequest::descriptor()->file(),
+          v1::StandbyHello::descriptor()->file(), grpc::health::v1::HealthCheckRequest::descriptor()->file()};
+}
+
+using Messages = std::set<const Descriptor*>;
+
+// Adds the message, and the messages in it.
+void AddMessages(const Descriptor& message, Messages* messages) {
+  if (!messages->insert(&message).second) return;
+  for (int i = 0; i < message.field_count(); ++i) {
+    if (message.field(i)->message_type() != nullptr) AddMessages(*message.field(i)->message_type(), messages);
+  }
+}
+
+// The messages that a server receives, and those that the master receives as answers, except those that have
+// checks of their own.
+Messages Received() {
+  Messages received;
+  for (const Descriptor* hello :
+       {v1::Hello::descriptor(), v1::StandbyHello::descriptor(), v1::ShardReport::descriptor()})
+    AddMessages(*hello, &received);
+  for (const google::protobuf::FileDescriptor* file : Files()) {
     for (int s = 0; s < file->service_count(); ++s) {
       for (int m = 0; m < file->service(s)->method_count(); ++m) {
-        requests.insert(file->service(s)->method(m)->input_type());
+        const Descriptor* const input = file->service(s)->method(m)->input_type();
+        if (input != v1::Block::descriptor() && input != v1::StandbyPart::descriptor())
+          AddMessages(*input, &received);
       }
     }
   }
-  requests.erase(v1::Block::descriptor());  // it has checks of its own
-  return requests;
+  return received;
 }
 
-void AddFields(const Descriptor& message, std::map<std::string, const FieldDescriptor*>* fields) {
-  for (int i = 0; i < message.field_count(); ++i) {
-    const FieldDescriptor& field = *message.field(i);
-    const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (!is_message || field.is_repeated()) {
-      std::string name = field.full_name();
-      for (const std::string package : {"catchment.v1.", "grpc.health.v1."}) {
-        if (absl::StartsWith(name, package)) name = name.substr(package.size());
-      }
-      fields->emplace(name, &field);
+// Returns true for a message that is not in a list: only its fields have limits.
+bool IsSingleMessage(const FieldDescriptor& field) {
+  return field.message_type() != nullptr && !field.is_repeated();
+}
+
+std::vector<const FieldDescriptor*> LimitedFields() {
+  std::vector<const FieldDescriptor*> fields;
+  for (const Descriptor* message : Received()) {
+    for (int i = 0; i < message->field_count(); ++i) {
+      if (!IsSingleMessage(*message->field(i))) fields.push_back(message->field(i));
     }
-    if (is_message) AddFields(*field.message_type(), fields);
   }
-}
-
-std::map<std::string, const FieldDescriptor*> AllFields() {
-  std::map<std::string, const FieldDescriptor*> fields;
-  for (const Descriptor* request : Received()) AddFields(*request, &fields);
   return fields;
 }
 
-TEST(MessageLimitsTest, EveryFieldOfEveryReceivedMessageIsInTheTable) {
-  std::set<std::string> in_table, in_messages;
-  for (const FieldLimit& limit : FieldLimits()) in_table.insert(std::string(limit.field));
-  for (const auto& [name, field] : AllFields()) in_messages.insert(name);
-  EXPECT_EQ(in_table, in_messages);
-  EXPECT_EQ(in_table.size(), FieldLimits().size()) << "a field is there twice";
+TEST(MessageLimitsTest, FieldsOfReceivedMessagesAndNoOthersStateTheirLimits) {
+  const Messages received = Received();
+  Messages all;
+  for (const google::protobuf::FileDescriptor* file : Files()) {
+    for (int m = 0; m < file->message_type_count(); ++m) AddMessages(*file->message_type(m), &all);
+  }
+  for (const Descriptor* message : all) {
+    for (int i = 0; i < message->field_count(); ++i) {
+      const FieldDescriptor& field = *message->field(i);
+      EXPECT_EQ(field.options().HasExtension(v1::limit), received.count(message) && !IsSingleMessage(field))
+          << field.full_name() << ": see proto/limits.proto";
+    }
+  }
+}
+
+const v1::Limit& LimitIn(const Descriptor& message, const std::string& field) {
+  return LimitOf(*message.FindFieldByName(field));
+}
+
+TEST(MessageLimitsTest, LimitsAreThoseOfTheCode) {
+  EXPECT_EQ(LimitIn(*v1::Member::descriptor(), "worker").number(), kMaxWorkers - 1);
+  EXPECT_EQ(LimitIn(*v1::StandbyHello::descriptor(), "num_shards").number(), kMaxWorkers);
+  EXPECT_EQ(LimitIn(*v1::Roster::descriptor(), "members").elements(), kMaxWorkers);
+  EXPECT_EQ(LimitIn(*v1::QuorumStatistics::descriptor(), "merged_values").elements(), kMaxWorkers + 1);
+  EXPECT_EQ(LimitIn(*v1::Progress::descriptor(), "program_metrics").elements(), kMaxProgramMetrics);
+  EXPECT_EQ(LimitIn(*v1::ProgramMetric::descriptor(), "name").line_bytes(), kMaxMetricNameBytes);
 }
 
 std::unique_ptr<Message> New(const FieldDescriptor& field) {
@@ -120,51 +155,56 @@ void ExpectRefused(const absl::Status& status, absl::string_view field) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(field.substr(field.rfind('.') + 1))));
 }
 
+// Expects that texts of up to `most` bytes are accepted.
+void ExpectTexts(const FieldDescriptor& field, size_t most) {
+  EXPECT_TRUE(WithText(field, std::string(most, 'a')).ok()) << field.full_name();
+  ExpectRefused(WithText(field, std::string(most + 1, 'a')), field.full_name());
+}
+
 TEST(MessageLimitsTest, EachIsAcceptedAtItsLimitAndRefusedBeyond) {
-  const auto fields = AllFields();
   int checked = 0;
-  for (const FieldLimit& limit : FieldLimits()) {
-    const FieldDescriptor& field = *fields.at(std::string(limit.field));
-    const int most = static_cast<int>(limit.most);
-    switch (limit.kind) {
-      case FieldLimit::kAny:
+  for (const FieldDescriptor* limited : LimitedFields()) {
+    const FieldDescriptor& field = *limited;
+    const std::string& name = field.full_name();
+    const v1::Limit& limit = LimitOf(field);
+    switch (limit.kind_case()) {
+      case v1::Limit::KIND_NOT_SET:
         continue;
-      case FieldLimit::kNumber:
-        EXPECT_TRUE(WithNumber(field, 0).ok()) << limit.field;
-        EXPECT_TRUE(WithNumber(field, limit.most).ok()) << limit.field;
-        ExpectRefused(WithNumber(field, limit.most + 1), limit.field);
+      case v1::Limit::kNumber:
+        EXPECT_TRUE(WithNumber(field, 0).ok()) << name;
+        EXPECT_TRUE(WithNumber(field, limit.number()).ok()) << name;
+        ExpectRefused(WithNumber(field, limit.number() + 1), name);
         if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
-          ExpectRefused(WithNumber(field, -1e-9), limit.field);
-          ExpectRefused(WithNumber(field, std::numeric_limits<double>::quiet_NaN()), limit.field);
-          ExpectRefused(WithNumber(field, std::numeric_limits<double>::infinity()), limit.field);
+          ExpectRefused(WithNumber(field, -1e-9), name);
+          ExpectRefused(WithNumber(field, std::numeric_limits<double>::quiet_NaN()), name);
+          ExpectRefused(WithNumber(field, std::numeric_limits<double>::infinity()), name);
         } else {
-          ExpectRefused(WithNumber(field, 0x1p63), limit.field);
+          ExpectRefused(WithNumber(field, 0x1p63), name);
         }
         break;
-      case FieldLimit::kLine:
+      case v1::Limit::kLineBytes:
         for (const char control : {'\n', '\x1b', '\x7f', '\0'}) {
-          ExpectRefused(WithText(field, std::string("a") + control), limit.field);
+          ExpectRefused(WithText(field, std::string("a") + control), name);
         }
         for (const char* control : {"\u009b", "\u202e", "\u2028", "\u2066", "\u200f"})
-          ExpectRefused(WithText(field, control), limit.field);
-        EXPECT_TRUE(WithText(field, "M\xc3\xbcnchen, 2 threads").ok()) << limit.field;
-        [[fallthrough]];
-      case FieldLimit::kText:
-        EXPECT_TRUE(WithText(field, std::string(most, 'a')).ok()) << limit.field;
-        ExpectRefused(WithText(field, std::string(most + 1, 'a')), limit.field);
+          ExpectRefused(WithText(field, control), name);
+        EXPECT_TRUE(WithText(field, "M\xc3\xbcnchen, 2 threads").ok()) << name;
+        ExpectTexts(field, limit.line_bytes());
         break;
-      case FieldLimit::kFile:
-        for (const std::string name :
+      case v1::Limit::kBytes:
+        ExpectTexts(field, limit.bytes());
+        break;
+      case v1::Limit::kFileName:
+        for (const std::string file :
              {".", "..", "../x", "/etc/passwd", "a/b", "a\n", "\xc2\x9b", "\xe2\x80\xae"}) {
-          ExpectRefused(WithText(field, name), limit.field);
+          ExpectRefused(WithText(field, file), name);
         }
-        ExpectRefused(WithText(field, std::string("a\0b", 3)), limit.field);
-        EXPECT_TRUE(WithText(field, std::string(255, 'a')).ok()) << limit.field;
-        ExpectRefused(WithText(field, std::string(256, 'a')), limit.field);
+        ExpectRefused(WithText(field, std::string("a\0b", 3)), name);
+        ExpectTexts(field, 255);
         break;
-      case FieldLimit::kCount:
-        EXPECT_TRUE(WithElements(field, most).ok()) << limit.field;
-        ExpectRefused(WithElements(field, most + 1), limit.field);
+      case v1::Limit::kElements:
+        EXPECT_TRUE(WithElements(field, limit.elements()).ok()) << name;
+        ExpectRefused(WithElements(field, limit.elements() + 1), name);
         break;
     }
     ++checked;
@@ -173,10 +213,9 @@ TEST(MessageLimitsTest, EachIsAcceptedAtItsLimitAndRefusedBeyond) {
 }
 
 TEST(MessageLimitsTest, TextsOfMembersThatBecomeEventsAreShort) {
-  for (const FieldLimit& limit : FieldLimits()) {
-    const bool of_server = limit.field.substr(0, 5) == "Shard";
-    if (limit.kind != FieldLimit::kText || of_server) continue;
-    EXPECT_LE(limit.most, 1024) << limit.field;
+  for (const FieldDescriptor* field : LimitedFields()) {
+    if (absl::StartsWith(field->containing_type()->name(), "Shard")) continue;  // of a server
+    EXPECT_LE(LimitOf(*field).bytes(), 1024) << field->full_name();
   }
 }
 
