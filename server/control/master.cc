@@ -1,44 +1,18 @@
 #include "server/control/master.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
-#include "common/job/data_sources.h"
 #include "common/job/divergence.h"
 #include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 
 namespace catchment {
 namespace {
-
-// The limit for calls of one kind by all workers together.
-constexpr double kMaxCallsPerSecond = 200;
-// The shortest interval between two heartbeats of a worker.
-constexpr double kHeartbeatSeconds = 0.5;
-// The interval at which a worker that has left asks whether the last checkpoint is recorded.
-constexpr double kStaySeconds = 0.1;
-// A worker that has lost its connection to a server is lost after this number of missed heartbeats.
-constexpr double kMissedHeartbeats = 3;
-
-std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
-  std::vector<TensorSpec> tensors;
-  for (const v1::TensorInfo& tensor : request.tensors()) {
-    tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
-  }
-  return tensors;
-}
-
-// Returns the number of training samples that the job's file states; 0: a worker counts them.
-uint64_t StatedTrainSamples(const v1::Job& job) {
-  if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) return 0;
-  const DataShape data = ShapeOf(job.data());
-  return data.counted ? 0 : static_cast<uint64_t>(data.train_samples);
-}
 
 v1::Job WithoutModel(v1::Job job) {
   job.clear_model();
@@ -97,168 +71,6 @@ void Master::OpenLedger(uint64_t train_samples) {
   if (schedule_.last().number > 0) ledger_->AwaitCheckpoint(true);
 }
 
-// ------------------------------------------------------------------------------------------- membership
-
-absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request,
-                                                   const std::string& address) {
-  if (phase() == v1::JobStatus::FAILED) {
-    return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
-  }
-  RETURN_IF_ERROR(CheckFits(request));
-  RETURN_IF_ERROR(CheckIsNotBarred(request, address.empty() ? request.host() : address));
-  if (!membership_.HasRoom(request.role())) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
-                     Membership::kMaxEvaluators, " evaluators"));
-  }
-  class_names_ = request.class_names();
-  const Member& member = *membership_.Register(request, clock_->Now(), address);
-  if (member.role == v1::WORKER && train_samples_ != request.train_samples())
-    OpenLedger(request.train_samples());
-  if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
-    rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
-  }
-  expected_evaluators_ = std::max(expected_evaluators_, membership_.num_evaluators());
-  v1::RegisterReply reply;
-  reply.set_worker(member.index);
-  reply.set_incarnation(member.incarnation);
-  reply.set_heartbeat_timeout_seconds(membership_.heartbeat_timeout_seconds());
-  reply.set_restore_state(
-      member.role == v1::WORKER && !state_machine_.begun() &&
-      std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);
-  Advance();
-  return reply;
-}
-
-absl::Status Master::CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const {
-  const double seconds = watch_.BarredFor(origin, clock_->Now());
-  if (request.role() != v1::WORKER || seconds == 0 || membership_.num_workers() == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "the worker (", request.host(), ":", request.pid(), ") may register in ", std::ceil(seconds),
-      " s: workers from ", origin,
-      " made no progress more than once and held up the others; if their steps take so long, set a "
-      "higher faults.stuck_seconds"));
-}
-
-absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
-  const std::string where = absl::StrCat("(", request.host(), ":", request.pid(), ")");
-  const std::string difference = DescribeDifference(tensors_, TensorsOf(request));
-  if (!difference.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the worker ", where, " builds a different model than the servers: ", difference,
-                     "; start workers and servers of the same version of Catchment"));
-  }
-  RETURN_IF_ERROR(CheckClassNames(request));
-  if (request.role() != v1::WORKER) return absl::OkStatus();
-  return CheckTrainSamples(request);
-}
-
-absl::Status Master::CheckClassNames(const v1::RegisterRequest& request) const {
-  const bool open = from_.class_names() == 0 && !assigned_ && membership_.empty() && !draining_;
-  if (class_names_ == request.class_names() || open) return absl::OkStatus();
-  const std::vector<const Member*> workers = membership_.workers();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the ", request.role() == v1::EVALUATOR ? "evaluator" : "worker", " (", request.host(),
-                   ":", request.pid(), ") has classes of other names than ",
-                   workers.empty() ? "the job's other members" : workers.front()->name(),
-                   "; give all workers, the evaluator and a resumed job directories with the same names in "
-                   "data.image_folder"));
-}
-
-absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const {
-  const auto wrong = [&request](const auto&... what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the worker (", request.host(), ":", request.pid(), ") has ", what...));
-  };
-  const uint64_t samples = request.train_samples();
-  if (samples == 0) return wrong("no training samples; see the job's data");
-  if (const uint64_t stated = StatedTrainSamples(job_); stated > 0 && samples != stated) {
-    return wrong(samples, " training samples, and the job's data have ", stated,
-                 "; start workers and servers of the same version of Catchment");
-  }
-  if (train_samples_ == 0 || samples == train_samples_ || TrainSamplesAreOpen()) return absl::OkStatus();
-  const std::vector<const Member*> workers = membership_.workers();
-  return wrong(samples, " training samples, and the job has ", train_samples_,
-               workers.empty() ? "" : absl::StrCat(", as ", workers.front()->name(), " has"),
-               "; give all workers, and a resumed job, the same data");
-}
-
-bool Master::TrainSamplesAreOpen() const {
-  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_;
-}
-
-absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
-  ASSIGN_OR_RETURN(auto member,
-                   membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now()));
-  RETURN_IF_ERROR(Observe(request.progress(), member));
-  Advance();
-  v1::HeartbeatReply reply;
-  reply.set_again_in_seconds(Spread(kHeartbeatSeconds));
-  if (!state_machine_.cut_short()) return reply;
-  reply.set_stop(true);
-  reply.set_reason(state_machine_.reason());
-  return reply;
-}
-
-double Master::Spread(double seconds) const {
-  return std::max(seconds, (membership_.num_workers() + staying_.size()) / kMaxCallsPerSecond);
-}
-
-v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
-  Remove(request);
-  v1::LeaveReply reply;
-  if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(state_machine_.reason());
-  if (request.stays() && MustStay(request.incarnation())) {
-    const bool final = state_machine_.weights_are_final();
-    staying_[request.incarnation()] = final;
-    reply.set_weights_are_final(final);
-    reply.set_again_in_seconds(Spread(kStaySeconds));
-  } else if (staying_.erase(request.incarnation()) > 0) {
-    Advance();
-  }
-  return reply;
-}
-
-bool Master::MustStay(uint64_t incarnation) const {
-  if (state_machine_.awaits_last_checkpoint()) return true;
-  const auto staying = staying_.find(incarnation);
-  return job_.model().has_external() && phase() != v1::JobStatus::FAILED && staying != staying_.end() &&
-         !staying->second;
-}
-
-void Master::Remove(const v1::LeaveRequest& request) {
-  absl::StatusOr<Member*> found =
-      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
-  if (!found.ok()) return;
-  if (absl::Status status = Observe(request.progress(), *found); !status.ok()) {
-    AddOfMember(status.message());
-  }
-  const Member member = **found;
-  const std::string reason = !request.reason().empty() ? OneLine(request.reason())
-                             : request.failed()        ? "no reason given"
-                                                       : "it is done";
-  AddOfMember(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
-  membership_.Remove(member.role, member.index);
-  if (member.role == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
-  if (member.role == v1::WORKER) {
-    Release(member);
-    if (request.failed() && state_machine_.open() && membership_.num_workers() == 0) {
-      Fail(absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason));
-    }
-  }
-  Advance();
-}
-
-void Master::DismissWorkers() {
-  std::vector<Member> late;
-  for (const Member* worker : membership_.workers()) late.push_back(*worker);
-  for (const Member& worker : late) {
-    AddOfMember(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
-    membership_.Remove(worker.role, worker.index);
-    Release(worker);
-  }
-}
-
 // ----------------------------------------------------------------------------------------------- shards
 
 absl::Status Master::OnShardReport(const v1::ShardReport& report) {
@@ -278,14 +90,6 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
   CheckForNonFinite(report);
   Advance();
   return absl::OkStatus();
-}
-
-void Master::TakeDisconnected(const v1::ShardReport& report) {
-  for (const v1::PushMark& mark : report.marks()) {
-    if (!mark.disconnected()) continue;
-    membership_.SetDisconnected(mark.worker(), mark.incarnation(), report.shard(),
-                                kMissedHeartbeats * Spread(kHeartbeatSeconds), clock_->Now());
-  }
 }
 
 void Master::OnServerReplaced(uint32_t index, const std::string& address) {
