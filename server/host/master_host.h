@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -155,6 +157,19 @@ class MasterHost {
   std::unique_ptr<ShardCommander> commander_;
   std::thread thread_;
 };
+
+template <auto kCall, typename... Arguments>
+auto MasterHost::Call(Arguments&&... arguments) {
+  MutexLock lock(&mu_);
+  if constexpr (std::is_void_v<std::invoke_result_t<decltype(kCall), ControlLoop*, Arguments...>>) {
+    loop_->Call<kCall>(std::forward<Arguments>(arguments)...);
+    AfterCall();
+  } else {
+    auto result = loop_->Call<kCall>(std::forward<Arguments>(arguments)...);
+    AfterCall();
+    return result;
+  }
+}
 
 }  // namespace catchment
 
