@@ -24,66 +24,10 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
+#include "kernels/cuda/patches.h"
 
 namespace catchment::cuda {
 namespace {
-
-struct Window {
-  int in_height, in_width, in_channels;  // all groups
-  Steps rows, columns;
-  int channels;        // of one group
-  int stride_of_rows;  // values from a row of patches, or weights, to the next
-
-  int area() const { return rows.size * columns.size; }
-  int row_values() const { return area() * channels; }
-  bool is_pointwise() const {
-    return channels == in_channels && rows.size == 1 && rows.stride == 1 && rows.padding == 0;
-  }
-};
-
-// Sets patches to the values of `rows` windows of group `group`; `in` is the beginning of the first window's
-// sample, in float32 or in the 16 bits of patches. Each thread writes a pack of channels.
-template <int kWidth, typename T>
-void Gather(Device* device, const Window& w, int group, int64_t rows, const T* in,
-            const FactorWriter& patches) {
-  const int first_channel = group * w.channels, row_values = w.row_values();
-  const Divisor by_row(w.stride_of_rows / kWidth), by_channels(w.channels / kWidth), by_size(w.columns.size);
-  const Divisor by_out_width(w.columns.out), by_out_height(w.rows.out);
-  device->ForEach(rows * w.stride_of_rows / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-    int pack, channel_pack, kx, out_x, out_y;
-    const int row = by_row.Divide(i, &pack);
-    const int ky = by_size.Divide(by_channels.Divide(pack, &channel_pack), &kx);
-    const int sample = by_out_height.Divide(by_out_width.Divide(row, &out_x), &out_y);
-    const int x = w.columns.Input(out_x, kx), y = w.rows.Input(out_y, ky);
-    Pack<kWidth, T> values = {};
-    if (pack * kWidth < row_values && x >= 0 && x < w.in_width && y >= 0 && y < w.in_height) {
-      const int pixel = (sample * w.in_height + y) * w.in_width + x;
-      values = LoadPack<kWidth>(in + int64_t{pixel} * w.in_channels + first_channel + channel_pack * kWidth);
-    }
-    patches.Write(int64_t{i} * kWidth, values);
-  });
-}
-
-// Sets d_in, for every input value of these samples, to the sum over the windows that contain it.
-template <int kWidth>
-void GatherBack(Device* device, const Window& w, int group, int64_t first_sample, int64_t samples,
-                const float* d_patches, const FactorWriter& d_in) {
-  const int64_t first_pixel = first_sample * w.in_height * w.in_width;
-  const int first_channel = group * w.channels;
-  const Divisor by_channels(w.channels / kWidth), by_width(w.in_width), by_height(w.in_height);
-  device->ForEach(samples * w.in_height * w.in_width * w.channels / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-    int pack, x, y;
-    const int pixel = by_channels.Divide(i, &pack), sample = by_height.Divide(by_width.Divide(pixel, &x), &y);
-    Pack<kWidth> sum = {};
-    ForEachWindowOver(w.rows, w.columns, y, x, [&](int out_y, int out_x, int ky, int kx) {
-      const int row = (sample * w.rows.out + out_y) * w.columns.out + out_x;
-      const int at = (ky * w.columns.size + kx) * w.channels + pack * kWidth;
-      const auto part = LoadPack<kWidth>(d_patches + int64_t{row} * w.stride_of_rows + at);
-      for (int k = 0; k < kWidth; ++k) sum.at[k] += part.at[k];
-    });
-    d_in.Write((first_pixel + pixel) * w.in_channels + first_channel + pack * kWidth, sum);
-  });
-}
 
 // The passes of a convolution by cuDNN.
 struct Convolutions {
@@ -253,21 +197,6 @@ class Conv2d final : public Layer {
     return weights + (spec.bias != 0 ? spec.output.channels : 0);
   }
 
-  static Window WindowOf(const Device& device, const CatchmentCudaLayer& spec) {
-    Window window = {static_cast<int>(spec.input.height),
-                     static_cast<int>(spec.input.width),
-                     static_cast<int>(spec.input.channels),
-                     Steps(spec.output.height, spec.kernel_size, spec.stride, spec.padding),
-                     Steps(spec.output.width, spec.kernel_size, spec.stride, spec.padding),
-                     static_cast<int>(spec.input.channels / spec.groups),
-                     0};
-    // With 32 bits pointwise patches are the input itself.
-    window.stride_of_rows = window.is_pointwise() && !Is16Bit(device.precision())
-                                ? window.channels
-                                : static_cast<int>(RoundedUp(device, window.row_values()));
-    return window;
-  }
-
   int64_t NumWeights() const { return int64_t{filters_} * window_.row_values(); }
   int64_t RowBytes() const { return int64_t{window_.stride_of_rows} * BytesOf(device_->precision()); }
   int64_t FirstFilter(int group) const { return int64_t{group} * (filters_ / groups_); }
@@ -355,15 +284,7 @@ class Conv2d final : public Layer {
   const void* Patches(int64_t sample, int64_t samples, int group) {
     if (pointwise_) return Input();
     const FactorWriter patches = {device_->scratch() + d_out_bytes_, device_->precision()};
-    const int64_t first = sample * input_.sample_size(), rows = samples * pixels_;
-    WithPackWidth<8>(window_.channels, [&](auto width) {
-      if (input_.is_rounded()) {
-        const auto* const in = reinterpret_cast<const uint16_t*>(input_.value);
-        Gather<width()>(device_, window_, group, rows, in + first, patches);
-      } else {
-        Gather<width()>(device_, window_, group, rows, input_.value + first, patches);
-      }
-    });
+    GatherPatches(device_, window_, group, input_, sample, samples, patches);
     return patches.to;
   }
 
@@ -372,10 +293,7 @@ class Conv2d final : public Layer {
     if (pointwise_) return product->Run(d_out, Weight(group), nullptr, input_.gradient);
     auto* const d_patches = reinterpret_cast<float*>(device_->scratch() + d_out_bytes_);
     product->Run(d_out, Weight(group), nullptr, d_patches);
-    WithPackWidth<4>(window_.channels, [&](auto width) {
-      GatherBack<width()>(device_, window_, group, sample, samples, d_patches,
-                          {input_.gradient, input_.storage});
-    });
+    GatherInputGradient(device_, window_, group, input_, sample, samples, d_patches);
   }
 
   Device* device_;
