@@ -1,7 +1,7 @@
 // Derives warnings, with advice, from the status of a running job. docs/watching.md has the table.
 //
-// Every rule has a bound, explained in advice.cc, and waits for enough data: there are no warnings about a
-// healthy job that has just begun.
+// Every rule has a bound, explained in advice_rules.h, and waits for enough data: there are no warnings about
+// a healthy job that has just begun.
 //
 // Threads: pure functions of the status.
 #ifndef CATCHMENT_CLI_WATCH_ADVICE_H_
