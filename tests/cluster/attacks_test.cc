@@ -374,8 +374,8 @@ TEST_P(FloodTest, EndsWithItsConnectionAndCostsLittleMemory) {
   EXPECT_EQ(Workers(), workers);
 }
 
-// A worker may send blocks ahead of the server, and no more calls than others. After a flood, connections from
-// its address wait: each flood is from an address of its own.
+// A worker may send blocks ahead of the server, and no more calls than others. After a flood, connections
+// from its address wait: each flood is from an address of its own.
 TEST_P(FloodTest, OfAMemberEnds) {
   if (std::string(GetParam()) == "evaluator") return;  // it has no stream
   ASSERT_TRUE(cluster_.Start(4));
