@@ -1,5 +1,4 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
-import collections
 import functools
 import sys
 import threading
@@ -14,16 +13,10 @@ _BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLo
             "them: give it batch_size=None")
 _OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set "
               "batch_size in the job")
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one "
-             "that is left out; a loop may fetch one minibatch ahead from its beginning, not more; a DataLoader "
-             "needs batch_size=None, and num_workers to load more in advance")
-_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
-          "loss.backward(); the gradients of several losses add up")
 _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
                "loop begins: make the loader with worker.loader(persistent_workers=True, ...)")
 _LOADER = ("the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
            "the minibatches are the job's")
-_AHEAD_SECONDS = 0.5
 _LENGTH = 10 ** 9
 
 
@@ -67,27 +60,16 @@ class Minibatches(IterableDataset):
     def in_turn(self, load):
         """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its
         samples."""
-        step, last = self._attachment.step, None
+        def load_or_leave(samples):
+            minibatch = load(samples)
+            if minibatch is None:
+                _stream.leave(self._attachment)
+            return minibatch
+
         self._handed.begin()
         try:
-            while True:
-                self._handed.check(self._attachment.step)
-                if self._handed and not self._plan.knows(step, _AHEAD_SECONDS):
-                    self._handed.append(False)
-                    yield last
-                    continue
-                samples = self._plan.samples(step)
-                if samples is None:
-                    if not self._attachment.stopped:
-                        self._attachment.await_stop()  # raises if the job has failed
-                    return
-                last = load(samples)
-                if last is None:
-                    _stream.leave(self._attachment)
-                    return
-                self._handed.append(True)
-                yield last
-                step += 1
+            yield from self._handed.in_turn(self._attachment, load_or_leave, self._handed.looks_ahead)
+            self._attachment.await_stop()  # raises if the job has failed
         finally:
             self._handed.counts = False
 
@@ -162,41 +144,6 @@ def _read(data, indices):
     if hasattr(data, "__getitems__"):
         return data.__getitems__(list(indices))
     return [data[index] for index in indices]
-
-
-class Handed(collections.deque):
-    """The minibatches that the main thread has received and not ended by a step; for each, whether it is
-    real.
-
-    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step
-    of the previous one, which may be the job's last; that is only known after its step. So if no other
-    minibatch is planned, the loop gets the last one again, and the step of this placeholder is skipped.
-
-    counts: whether a loop in the main thread runs, so that each step needs a minibatch.
-    """
-
-    counts = False
-    _fetched = 0
-    _most = 1
-
-    def begin(self):
-        """Begins a loop."""
-        self.clear()
-        self.counts, self._fetched, self._most = True, 0, 1
-
-    def check(self, step):
-        """Called before a minibatch is handed out."""
-        if len(self) > self._most:
-            raise RuntimeError(_LEFT_OUT % step)
-        if self._fetched > 0 and not self:
-            self._most = 0  # the loop does not look ahead
-        self._fetched += 1
-
-    def is_next_real(self):
-        """Ends the first one. Returns whether its step is to be made."""
-        if not self and self.counts:
-            raise RuntimeError(_TWICE)
-        return self.popleft() if self else True
 
 
 class Loader(DataLoader):

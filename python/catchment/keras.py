@@ -16,8 +16,9 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import keras
 import numpy
 
-from . import _attachment
+from . import _as_indices, _attachment
 from ._exchange import ExchangingWorker
+from ._handed import Handed
 
 __all__ = ["Worker", "join"]
 
@@ -70,7 +71,6 @@ _EARLY = ("fit() ended before the job: call it again to continue, or worker.leav
 _LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one "
              "minibatch ahead, not more")
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
-_AHEAD_SECONDS = 0.5
 _PAUSE_SECONDS = 0.01
 _ROUNDING = 0.01        # of weights in the lowest precision
 _ROUNDING_EXACT = 1e-6  # of weights in float32 and float64
@@ -314,7 +314,7 @@ class Worker(ExchangingWorker):
         self._warns = True               # of weights that the program writes
         exact = all(variable.dtype in ("float32", "float64") for variable in variables)
         self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
-        self._handed = collections.deque()  # of each minibatch that fit() has and has not trained: whether it is one
+        self._handed = Handed()
         if not self.evaluates:
             self._begin_step()
             self._assign_weights()
@@ -346,11 +346,15 @@ class Worker(ExchangingWorker):
         self._loops = True
         warnings.filterwarnings("ignore", _SHUFFLE)  # fit()'s default, which the job's order replaces
 
+        def load_tuple(samples):
+            return None if self._attachment.stopped else _as_tuple(load(_as_indices(samples)))
+
         def make():
-            return (_as_tuple(minibatch) for minibatch in self._in_turn(load))
+            self._handed.clear()
+            return self._handed.in_turn(self._attachment, load_tuple, self._looks_ahead)
 
         if keras.backend.backend() == "tensorflow":
-            return _tensorflow_data(make, _as_tuple(load(self._samples(self._attachment.step))))
+            return _tensorflow_data(make, load_tuple(self._attachment.plan.samples(self._attachment.step)))
         return _Minibatches(make)
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
@@ -408,38 +412,17 @@ class Worker(ExchangingWorker):
 
     # -------------------------------------------------------------------------------------------- minibatches
 
-    def _in_turn(self, load):
-        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the
-        step of the one before is made. If that one is not planned then, it receives the last one again, whose
-        step is left out."""
-        step, last = self._attachment.step, None
-        self._handed.clear()
-        while True:
-            self._settle()
-            if threading.current_thread() is not threading.main_thread():
-                self._await_step(step)
-            elif len(self._handed) > 1:
-                raise RuntimeError(_LEFT_OUT % self._attachment.step)
-            elif self._handed and not self._attachment.plan.knows(step, _AHEAD_SECONDS):
-                self._handed.append(False)
-                yield last
-                continue
-            samples = self._samples(step)
-            if samples is None or self._attachment.stopped:
-                return
-            last = load(samples)
-            self._handed.append(True)
-            yield last
-            step += 1
-
-    def _await_step(self, step):
-        """Waits, in a thread of the framework, until the steps before this one are made."""
-        while self._attachment.step < step and not self._attachment.stopped:
-            threading.Event().wait(_PAUSE_SECONDS)
-
-    def _samples(self, step):
-        samples = self._attachment.plan.samples(step)
-        return None if samples is None else numpy.frombuffer(samples, dtype=numpy.uint32).astype(numpy.int64)
+    def _looks_ahead(self, step):
+        """Returns whether the loop, in this thread, asks for a minibatch before the step of the one before is
+        made. A loop in a thread of the framework waits until it is."""
+        self._settle()
+        if threading.current_thread() is not threading.main_thread():
+            while self._attachment.step < step and not self._attachment.stopped:
+                threading.Event().wait(_PAUSE_SECONDS)
+            return False
+        if len(self._handed) > 1:
+            raise RuntimeError(_LEFT_OUT % self._attachment.step)
+        return bool(self._handed)
 
     # -------------------------------------------------------------------------------------------------- steps
 

@@ -23,7 +23,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _copies, _model, _scaler, _statistics
-from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, is_indexed, reader
+from ._handed import Handed
+from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._optimizer import Optimizer, Scheduler, forget_losses
 from ._position import Position
 from ._run import compare, train

@@ -1,0 +1,64 @@
+"""Minibatches for a loop that may ask for one before the step of the previous one."""
+import collections
+
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one "
+             "that is left out; a loop may fetch one minibatch ahead from its beginning, not more; a DataLoader "
+             "needs batch_size=None, and num_workers to load more in advance")
+_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
+          "loss.backward(); the gradients of several losses add up")
+_AHEAD_SECONDS = 0.5
+
+
+class Handed(collections.deque):
+    """The minibatches that the program has received and not ended by a step; for each, whether it is real.
+
+    A loop that looks ahead, such as those of Lightning, Accelerate, and Keras on a GPU, asks for a minibatch
+    before the step of the previous one, which may be the job's last; that is only known after its step. So if
+    no other minibatch is planned, the loop gets the last one again, and the step of this placeholder is
+    skipped.
+
+    counts: whether a loop in the main thread runs, so that each step needs a minibatch.
+    """
+
+    counts = False
+    _fetched = 0
+    _most = 1
+
+    def begin(self):
+        """Begins a loop."""
+        self.clear()
+        self.counts, self._fetched, self._most = True, 0, 1
+
+    def in_turn(self, attachment, load, looks_ahead):
+        """Yields minibatches from the current step until the plan ends, or `load` returns None.
+
+        load: makes a minibatch of the samples of a step. looks_ahead: called with each step before its
+        minibatch is handed out; returns whether the loop has one whose step is not made."""
+        step, last = attachment.step, None
+        while True:
+            if looks_ahead(step) and not attachment.plan.knows(step, _AHEAD_SECONDS):
+                self.append(False)
+                yield last
+                continue
+            samples = attachment.plan.samples(step)
+            last = None if samples is None else load(samples)
+            if last is None:
+                return
+            self.append(True)
+            yield last
+            step += 1
+
+    def looks_ahead(self, step):
+        """Raises RuntimeError if a step was left out."""
+        if len(self) > self._most:
+            raise RuntimeError(_LEFT_OUT % (step - sum(self)))
+        if self._fetched > 0 and not self:
+            self._most = 0  # the loop does not look ahead
+        self._fetched += 1
+        return bool(self)
+
+    def is_next_real(self):
+        """Ends the first one. Returns whether its step is to be made."""
+        if not self and self.counts:
+            raise RuntimeError(_TWICE)
+        return self.popleft() if self else True
