@@ -12,7 +12,7 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
 """
 from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 
-from . import _attachment, _stream
+from . import _attachment, _indices, _stream
 from ._position import Position
 from ._run import Comparison, Run, compare, train
 from ._version import __version__
@@ -88,7 +88,7 @@ class Worker(Position):
         while self._under_way or self._begin_step():
             step = self._attachment.step
             indices = self._attachment.plan.samples(step)
-            samples = _as_indices(indices) if stream is None else stream.take(len(indices))
+            samples = _indices.as_indices(indices) if stream is None else stream.take(len(indices))
             if samples is None:
                 _stream.leave(self._attachment)
                 return
@@ -157,10 +157,6 @@ def _as_floats(value):
 def _as_array(memory):
     view = memoryview(memory).cast("B").cast("f")
     return view if _numpy is None else _numpy.frombuffer(view, dtype=_numpy.float32)
-
-
-def _as_indices(samples):
-    return samples if _numpy is None else _numpy.frombuffer(samples, dtype=_numpy.uint32).astype(_numpy.int64)
 
 
 def _views(memory, tensors):

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from . import _stream
-
+from ._indices import own_part
 
 _BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of "
             "them: give it batch_size=None")
@@ -174,12 +174,6 @@ def _in_main_thread():
 class _Position:
     def __init__(self, step):
         self.step = step
-
-
-def own_part(samples, rank, size):
-    """Returns a rank's samples of a minibatch. All ranks have equally many: if the minibatch cannot be
-    divided equally, its first samples are repeated."""
-    return [samples[(index * size + rank) % len(samples)] for index in range(-(-len(samples) // size))]
 
 
 class NoMinibatches(IterableDataset):

@@ -2,10 +2,9 @@
 import torch
 
 from . import _model
+from ._indices import STATISTICS_SAMPLES, evenly
 from ._minibatches import is_indexed
 from ._stream import Stream
-
-_SAMPLES = 1024  # at least
 
 
 @torch.no_grad()
@@ -30,20 +29,18 @@ def estimate(model, data, collate, forward, batch_size):
             model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
     model.train(training)
     return [(name.replace(_model.COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32))
-            for name, module in norms
-            for kind in ("running_mean", "running_var")]
+            for name, module in norms for kind in ("running_mean", "running_var")]
 
 
 def _minibatches(data, batch_size):
     """Yields lists of training samples: evenly from the whole set, or the first ones of a stream."""
-    count = -(-_SAMPLES // batch_size) * batch_size
-    if not is_indexed(data):
-        stream = Stream(data)
-        for samples in (stream.take(batch_size) for _ in range(0, count, batch_size)):
-            if samples is None:
-                return
-            yield samples
+    if is_indexed(data):
+        for indices in evenly(len(data), batch_size):
+            yield [data[index] for index in indices]
         return
-    count = min(len(data), count)
-    for begin in range(0, count - batch_size + 1, batch_size) or [0]:
-        yield [data[i * len(data) // count] for i in range(begin, min(begin + batch_size, count))]
+    stream = Stream(data)
+    for _ in range(0, STATISTICS_SAMPLES, batch_size):
+        samples = stream.take(batch_size)
+        if samples is None:
+            return
+        yield samples

@@ -8,7 +8,6 @@
 
 Backends: JAX, PyTorch and TensorFlow.
 """
-import collections
 import threading
 import warnings
 from typing import Any, Callable, Iterator, Optional, Tuple
@@ -16,23 +15,12 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import keras
 import numpy
 
-from . import _as_indices, _attachment
+from . import _attachment, _indices, _keras_backend as _backend, _keras_model as _model
 from ._exchange import ExchangingWorker
 from ._handed import Handed
 
 __all__ = ["Worker", "join"]
 
-_BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
-_NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before "
-              "join()")
-_NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, but the servers, which update the weights, do not apply it: put it "
-               "into the layer's call()")
-_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a "
-                "gradient: train without the float8 policy")
-_NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of "
-              "samples, and worker.data(load) a function that returns the minibatch of their indices")
-_LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
 _NO_DATA = ("join() got only the size of the training set: give worker.data(load) a function that returns "
             "the minibatch of an array of indices")
 _NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that "
@@ -42,16 +30,8 @@ _OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by th
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
 _RATE = ("the job sets the learning rate, so changes by a callback or the program have no effect: set "
          "optimizer.learning_rate and optimizer.schedule in the job")
-_OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: "
-                    "call model.compile(optimizer=worker.optimizer(), ...)")
-_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or "
-           "compile the model with auto_scale_loss=False")
 _NO_LOSS = ("the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or "
             "loop, call optimizer.scale_loss(loss) before optimizer.apply(...)")
-_EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
-_CHANGED = ("whether weight %s is trainable has changed since join(): freeze or add layers "
-            "before join()")
-_REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
 _EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if "
               "worker.evaluates")
 _NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
@@ -75,7 +55,6 @@ _PAUSE_SECONDS = 0.01
 _ROUNDING = 0.01        # of weights in the lowest precision
 _ROUNDING_EXACT = 1e-6  # of weights in float32 and float64
 _SAMPLED = 16           # values of a weight that are compared in each step, or nearly twice as many
-_STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
 def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
@@ -90,100 +69,18 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
     its model or its data are not the job's.
     """
-    if keras.backend.backend() not in _CALLS:
-        raise RuntimeError(_BACKEND % keras.backend.backend())
-    variables = _check(model)
-    train, test = _Data(train, "training"), _Data(0 if test is None else test, "test")
-    tensors = list(zip(_names(variables), (tuple(v.shape) for v in variables)))
+    _backend.check()
+    variables = _model.check(model)
+    train, test = _model.Data(train, "training"), _model.Data(0 if test is None else test, "test")
+    tensors = list(zip(_model.names_of(variables), (tuple(v.shape) for v in variables)))
     directory = _attachment.describe_only()
     if directory is not None:
-        _attachment.describe(directory, tensors, [_floats(v).tobytes() for v in variables], train.size,
+        _attachment.describe(directory, tensors, [_model.floats(v).tobytes() for v in variables], train.size,
                              test.size)
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
     attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
     return Worker(attachment, model, variables, train, test)
 
-
-def _check(model):
-    """Returns the weights to train."""
-    if not model.built:
-        raise ValueError(_NOT_BUILT)
-    variables = model.trainable_variables
-    if not variables:
-        raise ValueError(_NOTHING)
-    for variable in variables:
-        if getattr(variable, "constraint", None) is not None:
-            raise ValueError(_CONSTRAINT % variable.path)
-        if getattr(variable, "overwrite_with_gradient", False):
-            raise ValueError(_OVERWRITTEN % variable.path)
-    return list(variables)
-
-
-def _names(variables):
-    """Returns the variables' paths, which are numbered if several have the same one."""
-    names, count = [], collections.Counter()
-    for variable in variables:
-        count[variable.path] += 1
-        names.append(variable.path + ("_%d" % count[variable.path] if count[variable.path] > 1 else ""))
-    return names
-
-
-def _floats(variable):
-    return numpy.asarray(keras.ops.convert_to_numpy(variable), dtype=numpy.float32)
-
-
-class _Data:
-    """A data set: arrays with a sample for each index, or only its size."""
-
-    def __init__(self, data, what):
-        self.arrays = None
-        if isinstance(data, int):
-            self.size = data
-            return
-        self.arrays = keras.tree.map_structure(lambda part: self._as_array(part, what), data)
-        sizes = sorted({len(part) for part in keras.tree.flatten(self.arrays)})
-        if len(sizes) != 1:
-            raise ValueError(_LENGTHS % (what, " and ".join(map(str, sizes))))
-        self.size = sizes[0]
-
-    @staticmethod
-    def _as_array(part, what):
-        if not getattr(part, "shape", ()):
-            raise TypeError(_NO_ARRAYS % (what, type(part).__name__))
-        return part if isinstance(part, numpy.ndarray) else keras.ops.convert_to_numpy(part)
-
-    def minibatch(self, samples):
-        return keras.tree.map_structure(lambda part: part[samples], self.arrays)
-
-
-# --------------------------------------------------------------------------------------------------- backends
-
-def _call_jax(function, values, shapes):
-    import jax
-    from jax.experimental import io_callback
-
-    results = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    # Without a derivative, which a call of the host has not.
-    return io_callback(function, results, *map(jax.lax.stop_gradient, values), ordered=True)
-
-
-def _call_torch(function, values, shapes):
-    return function(*(value.detach().cpu().numpy() for value in values))
-
-
-def _call_tensorflow(function, values, shapes):
-    import tensorflow as tf
-
-    results = tf.numpy_function(function, values, [tf.float32] * len(shapes))
-    return [tf.ensure_shape(result, shape) for result, shape in zip(results, shapes)] if shapes else []
-
-
-# Each calls a function of arrays from within a step, in the order of the program, and returns its float32
-# arrays.
-_CALLS = {"jax": _call_jax, "torch": _call_torch, "tensorflow": _call_tensorflow}
-
-
-# ------------------------------------------------------------------------------------------ objects for Keras
 
 @keras.saving.register_keras_serializable("catchment")
 class Optimizer(keras.optimizers.Optimizer):
@@ -205,7 +102,7 @@ class Optimizer(keras.optimizers.Optimizer):
 
     def scale_loss(self, loss):
         """Records the loss of a step. Keras calls it with the loss."""
-        self._call(self._worker._note_loss, [keras.ops.cast(loss, "float32")], [])
+        _backend.call(self._worker._note_loss, [keras.ops.cast(loss, "float32")], [])
         return loss
 
     def apply(self, grads, trainable_variables=None):
@@ -218,14 +115,10 @@ class Optimizer(keras.optimizers.Optimizer):
         shapes = [()] + [tuple(v.shape) for v in self._trainable_variables]
         sample = keras.ops.concatenate([
             keras.ops.cast(_sampled(keras.ops.reshape(v, (-1,))), "float32") for v in self._trainable_variables])
-        rate, *weights = self._call(self._worker._exchange_arrays, [sample] + gradients, shapes)
+        rate, *weights = _backend.call(self._worker._exchange_arrays, [sample] + gradients, shapes)
         for variable, values in zip([self._learning_rate] + self._trainable_variables, [rate] + weights):
             variable.assign(keras.ops.convert_to_tensor(values))
         self._iterations.assign_add(1)
-
-    @staticmethod
-    def _call(function, values, shapes):
-        return _CALLS[keras.backend.backend()](function, values, shapes)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -265,38 +158,6 @@ class Callback(keras.callbacks.Callback):
         self._worker._fits = False
         if not self._worker._attachment.stopped:
             warnings.warn(_EARLY)
-
-
-class _Minibatches(keras.utils.PyDataset):
-    """The job's minibatches for fit() with JAX and PyTorch, in the order in which it asks for them."""
-
-    def __init__(self, make):
-        super().__init__()
-        self._make, self._iterator = make, None
-
-    @property
-    def num_batches(self):
-        return None  # the job ends the loop
-
-    def __getitem__(self, index):
-        if index == 0:
-            self._iterator = self._make()
-        return next(self._iterator)
-
-
-def _tensorflow_data(make, first):
-    """Returns a tf.data.Dataset, which loads nothing ahead."""
-    import tensorflow as tf
-
-    def signature(part):
-        part = numpy.asarray(part)
-        return tf.TensorSpec((None,) + part.shape[1:], part.dtype)
-
-    data = tf.data.Dataset.from_generator(make, output_signature=keras.tree.map_structure(signature, first))
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.inject_prefetch = False
-    return data.with_options(options)
 
 
 # ----------------------------------------------------------------------------------------------------- worker
@@ -347,15 +208,16 @@ class Worker(ExchangingWorker):
         warnings.filterwarnings("ignore", _SHUFFLE)  # fit()'s default, which the job's order replaces
 
         def load_tuple(samples):
-            return None if self._attachment.stopped else _as_tuple(load(_as_indices(samples)))
+            return None if self._attachment.stopped else _model.as_tuple(load(_indices.as_indices(samples)))
 
         def make():
             self._handed.clear()
             return self._handed.in_turn(self._attachment, load_tuple, self._looks_ahead)
 
-        if keras.backend.backend() == "tensorflow":
-            return _tensorflow_data(make, load_tuple(self._attachment.plan.samples(self._attachment.step)))
-        return _Minibatches(make)
+        def first():
+            return load_tuple(self._attachment.plan.samples(self._attachment.step))
+
+        return _backend.data_set(make, first)
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
         self._handed.clear()
@@ -376,39 +238,20 @@ class Worker(ExchangingWorker):
 
         def score_weights():
             self._assign_weights()
-            statistics = self._estimate_statistics()
+            statistics = _model.estimate_statistics(self._model, self._train, self.batch_size)
             loss, correct = (score or self._score)()
             for name, variable in statistics:
-                self._attachment.statistic(name, _floats(variable).tobytes())
+                self._attachment.statistic(name, _model.floats(variable).tobytes())
             return loss, correct
 
         super().evaluate(score_weights)
 
     def _score(self):
-        parts = _as_tuple(self._test.arrays)
+        parts = _model.as_tuple(self._test.arrays)
         logs = self._model.evaluate(*parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0,
                                     return_dict=True)
         accuracy = next((value for name, value in logs.items() if "acc" in name), 0.0)
         return logs["loss"], round(float(accuracy) * self._test.size)
-
-    def _estimate_statistics(self):
-        """Means over minibatches, as the job's own models take them. Returns (name, variable)."""
-        norms = [layer for layer in self._model._flatten_layers()
-                 if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
-        if not norms or self._train.arrays is None:
-            return []
-        size = self._train.size
-        count = min(size, -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
-        momenta = [layer.momentum for layer in norms]
-        for number, begin in enumerate(range(0, count - self.batch_size + 1, self.batch_size) or [0]):
-            for layer in norms:
-                layer.momentum = number / (number + 1)  # the mean of all so far
-            samples = numpy.arange(begin, min(begin + self.batch_size, count)) * size // count
-            self._model(_as_tuple(self._train.minibatch(samples))[0], training=True)
-        for layer, momentum in zip(norms, momenta):
-            layer.momentum = momentum
-        return [(_layer_path(variable) + name, variable) for layer in norms for name, variable in (
-            (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
 
     # -------------------------------------------------------------------------------------------- minibatches
 
@@ -427,10 +270,7 @@ class Worker(ExchangingWorker):
     # -------------------------------------------------------------------------------------------------- steps
 
     def _await_steps(self):
-        if keras.backend.backend() == "jax":
-            import jax
-
-            jax.effects_barrier()
+        _backend.await_steps()
 
     def _note_loss(self, loss):
         self._loss = float(loss)
@@ -464,7 +304,7 @@ class Worker(ExchangingWorker):
     def _differs(self):
         """Returns whether the model has other weights than the servers', apart from rounding to its
         precision."""
-        return not all(numpy.allclose(_floats(variable), values, rtol=_ROUNDING)
+        return not all(numpy.allclose(_model.floats(variable), values, rtol=_ROUNDING)
                        for variable, values in zip(self._variables, self.parameters.values()))
 
     def _copy_weights(self):
@@ -481,32 +321,8 @@ class Worker(ExchangingWorker):
         self._handed.clear()  # of a fit() that has failed
         if self.evaluates:
             raise RuntimeError(_EVALUATOR)
-        if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
-            raise ValueError(_SCALED)
-        if model.optimizer is not self.optimizer():
-            raise ValueError(_OTHER_OPTIMIZER % type(model.optimizer).__name__)
-        if model.steps_per_execution != 1:
-            raise ValueError(_EXECUTION % model.steps_per_execution)
-        others = {id(v): v for v in self._variables}
-        for variable in model.trainable_variables:
-            if others.pop(id(variable), None) is None:
-                raise ValueError(_CHANGED % variable.path)
-        for variable in others.values():
-            raise ValueError(_CHANGED % variable.path)
-        if keras.backend.backend() == "tensorflow":
-            if model.distribute_strategy.num_replicas_in_sync > 1:
-                raise ValueError(_REPLICAS % model.distribute_strategy.num_replicas_in_sync)
-            if model.jit_compile:  # XLA cannot call the host
-                model.jit_compile, model.train_function = False, None
+        _model.check_compiled(model, self.optimizer(), self._variables)
 
 
 def _sampled(values):
     return values[::max(1, values.shape[0] // _SAMPLED)]
-
-
-def _layer_path(variable):
-    return variable.path.rpartition("/")[0]
-
-
-def _as_tuple(minibatch):
-    return tuple(minibatch) if isinstance(minibatch, (list, tuple)) else (minibatch,)
