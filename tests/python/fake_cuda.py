@@ -101,14 +101,13 @@ class FakeCuda:
 
 def install():
     """Has catchment.torch take every parameter for one on a GPU."""
-    import catchment.torch
-    from catchment import _copies
+    from catchment import _copies, _weights
 
-    class OnGpu(catchment.torch._Parameter):
+    class OnGpu(_weights.Parameter):
         def __init__(self, *arguments, copied):
             super().__init__(*arguments, copied=True)
 
-    catchment.torch._Parameter = OnGpu
+    _weights.Parameter = OnGpu
     _copies.choose = lambda parameters, memories: _copies.CudaCopies(
         memories, {torch.device("cpu")}, FakeCuda())
     torch.Tensor.record_stream = lambda tensor, stream: None

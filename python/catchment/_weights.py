@@ -1,0 +1,175 @@
+"""The job's weights in the model of a PyTorch program: brings them there, and detects what the program does to
+them."""
+import warnings
+
+import torch
+
+from . import _copies, _model
+from ._writes import Writes
+
+_REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
+_RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before "
+             "join()")
+_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old "
+             "one: load weights into the parameters that are there, without assign=True")
+_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was "
+                "called: the job does not train it, so only this program changes it")
+
+
+class Parameter:
+    """A parameter of the model, and its places in the flat vectors."""
+
+    def __init__(self, name, tensor, begin, weights, gradient, copied):
+        self.name, self.tensor = name, tensor
+        self.begin, self.end = begin, begin + tensor.numel()
+        self.weights = weights[self.begin:self.end].view(tensor.shape)
+        self.gradient = gradient[self.begin:self.end].view(tensor.shape)
+        self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
+        # Otherwise, on a GPU, in another precision or order of dimensions, as a view of a larger tensor, or
+        # for an optimizer here, weights are copied.
+        self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
+                       tensor.is_contiguous() and
+                       tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
+        self.ready = False  # the gradient, in this step
+        self.moves = False  # has had a gradient
+        self.sent = None    # the .grad that was sent during the backward pass, and its version
+
+
+class Weights:
+    """tensors: (name, tensor) of the job's parameters, in the order of the flat vectors. has_optimizer:
+    whether an optimizer of the program moves them. wait_for_all: whether a step begins only when it has all
+    of its weights."""
+
+    def __init__(self, attachment, model, tensors, has_optimizer, wait_for_all):
+        self._attachment, self._model = attachment, model
+        self._has_optimizer, self._wait_for_all = has_optimizer, wait_for_all
+        self._vectors = tuple(torch.frombuffer(memory, dtype=torch.float32)
+                              for memory in (attachment.weights, attachment.gradient))
+        self.size = self._vectors[0].numel()
+        self.parameters, begin = [], 0
+        copied = has_optimizer or hasattr(attachment, "rank")
+        for name, tensor in tensors:
+            self.parameters.append(Parameter(name, tensor, begin, *self._vectors, copied=copied))
+            begin = self.parameters[-1].end
+        self.copies = _copies.choose(self.parameters, self._vectors)
+        self.counts = False    # the step, as far as is known
+        self._taken = 0        # values that the parameters have of the step
+        self._warned = set()   # of names
+        for parameter in self.parameters:
+            if parameter.shared:
+                parameter.tensor.data = parameter.weights
+        self._copied = [parameter for parameter in self.parameters if not parameter.shared]
+        self._learn()
+        # An optimizer's weights are the program's own.
+        self._writes = None if copied else Writes(self.parameters)
+
+    # ------------------------------------------------------------------------------------------- to the model
+
+    def begin_step(self):
+        """Advances to the next step, without waiting for it unless it needs all weights."""
+        self._attachment.next_step()
+        self._taken, self.counts = 0, True
+        self.take_if_whole()
+
+    def take_if_whole(self):
+        if self._wait_for_all:
+            self.take(self.size)
+
+    def take(self, values):
+        """Waits until the parameters have the first `values` of the step's weights."""
+        if values > self._taken:
+            self.counts = self._attachment.await_weights(values)
+            here = self._attachment.here if self.counts else self.size
+            if self.counts:
+                self._copy(self._taken, here)
+            self._taken = here
+            if self.counts and here == self.size and self._writes is not None:
+                self._writes.note(self._vectors[0])
+        self.copies.wait_for(values)
+
+    def take_all(self, *_):
+        self.take(self.size)
+
+    def copy_all(self):
+        """Copies weights into the model that belong to no step."""
+        self._copy(0, self.size)
+        self.copies.wait_for(self.size)
+
+    @torch.no_grad()
+    def _copy(self, begin, end):
+        """Copies parameters outside the shared memory. A parameter is copied when the last of its values has
+        arrived."""
+        for parameter in self._copied:
+            if begin < parameter.end <= end:
+                self.copies.bring(parameter)
+
+    # ----------------------------------------------------------------------------------------- by the program
+
+    def find_written(self):
+        """Returns the name of a parameter that the program has written in this step; None if there is none."""
+        return self._writes.find(self._vectors[0]) if self.counts and self._writes is not None else None
+
+    def follow(self):
+        """Detects parameters that the program has replaced, moved to other memory or unfrozen since join.
+        Returns those that have a new tensor."""
+        if not self._follows:
+            return []
+        replaced = []
+        if list(map(id, _model.parameters_in(self._model))) != self._ids:
+            replaced = self._find()
+        if any(p.requires_grad for p in self._frozen):
+            self._warn_of_untrained()
+        moved = []
+        for parameter in self.parameters:
+            if parameter.tensor.shape != parameter.shape:
+                raise RuntimeError(_RESHAPED % (parameter.name, tuple(parameter.shape),
+                                                tuple(parameter.tensor.shape)))
+            if parameter.shared and parameter.tensor.data_ptr() != parameter.pointer:
+                moved.append(parameter)
+        if moved:
+            self._copy_from_now_on(moved)
+        return replaced
+
+    def _learn(self):
+        self._found = _model.parameters_in(self._model)
+        self._ids = list(map(id, self._found))
+        trained = {id(parameter.tensor) for parameter in self.parameters}
+        self._frozen = [p for p in self._found if p is not None and id(p) not in trained]
+        # fully_shard exchanges them by itself.
+        self._follows = not any(hasattr(parameter.tensor, "placements") for parameter in self.parameters)
+
+    def _find(self):
+        """Finds the job's parameters in a model whose parameters have changed. Returns those that have a new
+        tensor."""
+        names = dict(_model.named_parameters(self._model, remove_duplicate=False))
+        present, replaced = set(map(id, names.values())), []
+        for parameter in self.parameters:
+            tensor = names.get(parameter.name)
+            if tensor is None and id(parameter.tensor) not in present:
+                raise RuntimeError(_REMOVED % parameter.name)
+            if tensor is not None and tensor is not parameter.tensor:
+                if self._has_optimizer:
+                    raise RuntimeError(_REPLACED % parameter.name)
+                parameter.tensor = tensor
+                replaced.append(parameter)
+        self._learn()
+        self._wait_for_all = True  # modules that are new do not wait for their weights
+        return replaced
+
+    def _warn_of_untrained(self):
+        unfrozen = {id(p) for p in self._frozen if p.requires_grad}
+        for name, p in self._model.named_parameters():
+            if id(p) in unfrozen and name not in self._warned:
+                self._warned.add(name)
+                warnings.warn(_NOT_TRAINED % name)
+
+    def _copy_from_now_on(self, parameters):
+        for parameter in parameters:
+            parameter.shared = False
+        # share_memory() and processes that are given the model have moved all tensors with the same storage.
+        self._vectors = torch.frombuffer(self._attachment.weights, dtype=torch.float32), self._vectors[1]
+        for parameter in self.parameters:
+            parameter.weights = self._vectors[0][parameter.begin:parameter.end].view(parameter.shape)
+        self._copied = [parameter for parameter in self.parameters if not parameter.shared]
+        if any(parameter.tensor.device.type == "cuda" for parameter in parameters):
+            self.copies = _copies.choose(self.parameters, self._vectors)
