@@ -13,7 +13,7 @@ This needs Linux that lets the user make namespaces, iproute2, and netem in the 
 left on the machine but --out.
 """
 import argparse
-import ctypes
+import contextlib
 import glob
 import importlib.util
 import json
@@ -21,17 +21,14 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-INSIDE = "CATCHMENT_TWO_SITES_INSIDE"  # in the environment of the process that may make namespaces
-SITES = ("site0", "site1")
-ADDRESS, PORT = "10.213.77.%d", 7000  # as tests/cluster/network_switch has them
+import sites
+from sites import ROOT, Failure, built, spawn
+
 LEARNERS = (0, 0, 1, 1)  # the site of each
 KILLED, SLOW = 2, 3
 PATIENCE = 600  # seconds in which something must change
@@ -42,35 +39,27 @@ TEXT_BYTES = 4_000_000
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--out", metavar="DIR", help="a directory for the results, which must not be there "
-                                                     "yet")
-    parser.add_argument("--text", metavar="FILE",
-                        help="what the model learns to write. Default: the sources of Python's standard "
-                             "library")
+    parser.add_argument("--out", metavar="DIR", help="a directory for the results, which must not be there yet")
+    parser.add_argument("--text", metavar="FILE", help="what the model learns to write. Default: the sources of "
+                                                       "Python's standard library")
     parser.add_argument("--algorithms", metavar="NAME,...", default="decoupled_diloco,diloco,sync",
                         help="of " + ", ".join(SETTINGS) + ". Default %(default)s")
-    parser.add_argument("--seconds", type=float, default=300, help="of training, of each algorithm. Default "
-                                                                   "%(default)s")
-    parser.add_argument("--step_seconds", type=float, default=1, metavar="S",
-                        help="a step takes at least so long, by sleeping, so that learners that share the processors of this "
-                        "machine keep the pace of machines of their own. Default %(default)s")
-    parser.add_argument("--slower", type=float, default=2, metavar="N",
-                        help="how many times as long a step of the slow learner takes. Default %(default)s")
-    parser.add_argument("--mbit", type=float, default=100, help="10^6 bits a second of the link. Default "
-                                                                "%(default)s")
-    parser.add_argument("--delay_ms", type=float, default=30, help="of the link, each way. Default "
-                                                                   "%(default)s")
-    parser.add_argument("--batch_size", type=int, default=4, metavar="N", help="of a learner. Default "
-                                                                               "%(default)s")
-    parser.add_argument("--local_steps", type=int, default=12, metavar="N",
-                        help="between two exchanges of the same weights. Default %(default)s")
-    parser.add_argument("--learning_rate", type=float, default=5e-4, metavar="X", help="of AdamW. Default "
-                                                                                       "%(default)s")
-    for name, value in (("context", 64), ("width", 336), ("heads", 8), ("layers", 8)):
-        parser.add_argument("--" + name, type=int, default=value, metavar="N", help="of the model. Default "
-                                                                                    "%(default)s")
-    parser.add_argument("--pace", type=float,
-                        help=argparse.SUPPRESS)  # seconds of a step: this is a learner's program
+    for name, kind, value, metavar, text in (
+            ("seconds", float, 300, "S", "of training, of each algorithm"),
+            ("step_seconds", float, 1, "S", "a step takes at least so long, by sleeping, so that learners that "
+             "share the processors of this machine keep the pace of machines of their own"),
+            ("slower", float, 2, "N", "how many times as long a step of the slow learner takes"),
+            ("mbit", float, 100, "X", "10^6 bits a second of the link"),
+            ("delay_ms", float, 30, "X", "of the link, each way"),
+            ("batch_size", int, 4, "N", "of a learner"),
+            ("local_steps", int, 12, "N", "between two exchanges of the same weights"),
+            ("learning_rate", float, 5e-4, "X", "of AdamW"),
+            ("context", int, 64, "N", "of the model"), ("width", int, 336, "N", "of the model"),
+            ("heads", int, 8, "N", "of the model"), ("layers", int, 8, "N", "of the model")):
+        parser.add_argument("--" + name, type=kind, default=value, metavar=metavar,
+                            help=text + ". Default %(default)s")
+    # Seconds of a step: this is a learner's program.
+    parser.add_argument("--pace", type=float, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -90,12 +79,6 @@ SETTINGS = {
     "sync": lambda flags: ["optimizer=" + adamw(flags)],
 }
 
-
-class Failure(Exception):
-    """What is wrong, in a sentence or two."""
-
-
-# ---------------------------------------------------------------------------------------- a learner's program
 
 def text_of(path):
     """Returns the characters that the model learns, each of one byte."""
@@ -144,119 +127,6 @@ def learn(flags):
         worker.step(loss)
 
 
-# -----------------------------------------------------------------------------------------------------------
-# the sites
-
-def may_separate():
-    """Returns the command in which this program may make network namespaces, which end with it, or raises
-    Failure."""
-    if not shutil.which("unshare") or not shutil.which("ip"):
-        raise Failure("network namespaces are made with the commands unshare and ip: install util-linux and "
-                      "iproute2")
-    command = ["unshare", "--net", "--mount"]
-    if os.geteuid() != 0:
-        command.append("--map-root-user")
-    done = subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/run"], stderr=subprocess.PIPE,
-                          text=True)
-    if done.returncode != 0:
-        raise Failure(f"this machine does not let network namespaces be made ({done.stderr.strip()}): become "
-                      "root, or start the container with --privileged")
-    return command
-
-
-def spawn(command, **options):
-    """Starts a process that is killed when this one ends, however that ends. Ctrl-C does not reach it."""
-    def end_with_parent():
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
-                            preexec_fn=end_with_parent, **options)
-
-
-def quietly(*command):
-    """Returns whether a command succeeds."""
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
-def must(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        raise Failure(f"{shlex.join(command)} failed: {done.stdout.strip()}")
-
-
-class OneSite:
-    """No link: all processes are at the loopback interface."""
-
-    def __init__(self):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.master = "127.0.0.1:%d" % taken.getsockname()[1]
-
-    def prefix(self, site):
-        return []
-
-    def link_bytes(self):
-        return None
-
-    def close(self):
-        pass
-
-
-class TwoSites:
-    """Two network namespaces, joined by netem, or else by the switch of the project's tests."""
-
-    def __init__(self, flags, log):
-        self.switch = None
-        self.master = f"{ADDRESS % 1}:{PORT}"
-        must("mount", "-t", "tmpfs", "tmpfs", "/run")  # for `ip netns`, in this process's own mount namespace
-        for site in SITES:
-            must("ip", "netns", "add", site)
-            must("ip", "-n", site, "link", "set", "lo", "up")
-        if not self._join_with_netem(flags):
-            self._join_with_switch(flags, log)
-
-    def _join_with_netem(self, flags):
-        must("ip", "link", "add", "wire0", "netns", SITES[0], "type", "veth", "peer", "name", "wire0",
-             "netns", SITES[1])
-        for i, site in enumerate(SITES):
-            must("ip", "-n", site, "address", "add", f"{ADDRESS % (i + 1)}/24", "dev", "wire0")
-            must("ip", "-n", site, "link", "set", "wire0", "up")
-            if not quietly(*self.prefix(i), "tc", "qdisc", "add", "dev", "wire0", "root", "netem", "rate",
-                           f"{flags.mbit:g}mbit", "delay", f"{flags.delay_ms:g}ms", "limit", "10000"):
-                must("ip", "-n", SITES[0], "link", "delete", "wire0")
-                return False
-        return True
-
-    def _join_with_switch(self, flags, log):
-        program = built("tests/cluster/network_switch")
-        if not program:
-            raise Failure("this kernel has no netem, which delays packets: load the module sch_netem, or "
-                          "build the packet switch of the project's tests, bazel build "
-                          "//tests/cluster:network_switch")
-        self.switch = spawn([program, f"--mbit={flags.mbit:g}", f"--delay_ms={flags.delay_ms:g}", *SITES],
-                            stdout=subprocess.PIPE,
-                            stderr=log)
-        if self.switch.stdout.readline() != b"ready\n":
-            raise Failure(f"{program} cannot join the sites; {log.name} says why")
-
-    def prefix(self, site):
-        return ["nsenter", f"--net=/run/netns/{SITES[site]}"]
-
-    def link_bytes(self):
-        """Returns the bytes that have crossed the link, both ways."""
-        devices = subprocess.run([*self.prefix(1), "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout
-        counts = devices.partition("wire0:")[2].split()
-        return int(counts[0]) + int(counts[8])
-
-    def close(self):
-        if self.switch:
-            self.switch.terminate()
-            self.switch.wait()
-
-
-# ------------------------------------------------------------------------------------------------------------
-# the job
-
 class Job:
     """The daemons of an algorithm's job."""
 
@@ -264,39 +134,29 @@ class Job:
         self.flags, self.algorithm, self.sites, self.out = flags, algorithm, sites, out
         self.processes = {}  # name -> Popen, of those that must run
         os.makedirs(os.path.join(out, "logs"))
-        self.environment = dict(os.environ, OMP_NUM_THREADS="1")
-        paths = [os.path.join(ROOT, "python"),
-                 os.environ.get("PYTHONPATH")]  # the package of the checkout, if it is one
-        self.environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        # The package of the checkout, if it is one.
+        paths = [os.path.join(ROOT, "python"), os.environ.get("PYTHONPATH")]
+        self.environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, paths)))
 
     def program(self, pace):
         flags = [word for word in sys.argv[1:] if not word.startswith("--pace")]
-        return "--program=" + shlex.join([sys.executable, os.path.abspath(__file__), *flags,
-                                          f"--pace={pace:g}"])
+        return "--program=" + shlex.join([sys.executable, os.path.abspath(__file__), *flags, f"--pace={pace:g}"])
 
     def log_of(self, name):
         return os.path.join(self.out, "logs", name + ".log")
-
-    def call(self, name, *command):
-        """Runs a command of `catchment` to its end. Returns what it prints."""
-        done = subprocess.run([find("catchment"), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, env=self.environment)
-        if done.returncode != 0:
-            raise Failure(f"{name} failed: {done.stdout.strip()}")
-        return done.stdout
 
     def write(self):
         """Writes the job's file: without an end, because this program ends it."""
         step = len(LEARNERS) * self.flags.batch_size
         fields = [f"algorithm.preset={self.algorithm}", *SETTINGS[self.algorithm](self.flags),
-                  "shared_memory=false", "device=CPU",
-                  f"batch_size={self.flags.batch_size}", "epochs=1000000",
+                  "shared_memory=false", "device=CPU", f"batch_size={self.flags.batch_size}", "epochs=1000000",
                   f"evaluation.every_epochs={self.every(step):.9f}"]
-        command = ["validate", self.program(0), f"--workers={len(LEARNERS)}",
-                   f"--write={self.out}/job.textproto"]
-        for field in fields:
-            command += ["--set", field]
-        self.call("the description of the job", *command)
+        done = subprocess.run([find("catchment"), "validate", self.program(0), f"--workers={len(LEARNERS)}",
+                               f"--write={self.out}/job.textproto", *("--set=" + field for field in fields)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=self.environment)
+        if done.returncode != 0:
+            raise Failure(f"the description of the job failed: {done.stdout.strip()}")
 
     def every(self, samples):
         """Returns samples as a share of an epoch."""
@@ -313,14 +173,14 @@ class Job:
                    "--servers=" + self.sites.master, "--out=" + self.out, "--evaluators=1", "--insecure")
         for learner in range(len(LEARNERS)):
             self.start_learner(learner)
-        self.start("evaluator", 0, find("catchment_worker"), "--role=evaluator",
-                   "--master=" + self.sites.master, "--insecure",
-                   self.program(0))
+        self.start_worker("evaluator", 0, 0, "--role=evaluator")
 
     def start_learner(self, learner):
         pace = self.flags.step_seconds * (self.flags.slower if learner == SLOW else 1)
-        self.start(f"learner{learner}", LEARNERS[learner], find("catchment_worker"),
-                   "--master=" + self.sites.master, "--insecure",
+        self.start_worker(f"learner{learner}", LEARNERS[learner], pace)
+
+    def start_worker(self, name, site, pace, *options):
+        self.start(name, site, find("catchment_worker"), "--master=" + self.sites.master, "--insecure", *options,
                    self.program(pace))
 
     def kill(self, name):
@@ -366,12 +226,6 @@ def find(name):
     return path
 
 
-def built(path):
-    """Returns the path of what Bazel has built; None if it has not."""
-    places = (os.path.join(ROOT, folder, path) for folder in ("bazel-bin", ""))  # "": in a test of Bazel's
-    return next(filter(os.path.isfile, places), None)
-
-
 def last_line(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return (file.read().strip() or "its log is empty").rsplit("\n", 1)[-1]
@@ -404,8 +258,7 @@ def run(job):
         if samples != before[0]:
             before = samples, time.monotonic()
         elif time.monotonic() > before[1] + PATIENCE:
-            raise Failure(f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in "
-                          f"{job.out}/logs")
+            raise Failure(f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in {job.out}/logs")
         working = sum(worker["steps"] > 0 for worker in status.get("workers", ()))
         if status.get("test_loss") is not None and status["tested_at_seconds"] != tested:
             tested = status["tested_at_seconds"]
@@ -428,13 +281,9 @@ def run(job):
     waited = summary["push_seconds"] + summary["pull_seconds"]
     total = waited + summary["compute_seconds"] + summary["data_seconds"]
     return {"algorithm": job.algorithm, "points": losses(job.out), **times,
-            "seconds": summary["wall_seconds"],
-            "samples": summary["samples"], "test_loss": summary["test_loss"], "waited": waited / total,
-            "link_bytes": crossed}
+            "seconds": summary["wall_seconds"], "samples": summary["samples"],
+            "test_loss": summary["test_loss"], "waited": waited / total, "link_bytes": crossed}
 
-
-# ----------------------------------------------------------------------------------------------------------
-# the result
 
 def print_table(results):
     print(f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} {'learners waited':>16} {'MB over the link':>17}")
@@ -479,37 +328,15 @@ def check(flags):
 
 def launch(flags):
     algorithms = check(flags)
-    if os.environ.get(INSIDE) is None:
-        try:
-            command = may_separate()
-        except Failure as failure:
-            print(f"Trains without a link, and exchanges cost next to nothing: {failure}.", flush=True)
-        else:
-            os.environ[INSIDE] = "1"
-            os.execvp(command[0], [*command, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+    sites.separate()
     find("catchment")
     os.makedirs(flags.out)
-    sites, job, results = None, None, []
-    with open(os.path.join(flags.out, "switch.log"), "ab") as log:
-        try:
-            if os.environ.get(INSIDE) is None:
-                sites = OneSite()
-            else:
-                try:
-                    sites = TwoSites(flags, log)
-                except Failure as failure:
-                    print(f"Trains without a link, and exchanges cost next to nothing: {failure}.",
-                          flush=True)
-                    must("ip", "link", "set", "lo", "up")
-                    sites = OneSite()
-            for algorithm in algorithms:
-                job = Job(flags, algorithm, sites, os.path.join(flags.out, algorithm))
+    results = []
+    with open(os.path.join(flags.out, "switch.log"), "ab") as log, \
+            contextlib.closing(sites.join(flags.mbit, flags.delay_ms, log)) as joined:
+        for algorithm in algorithms:
+            with contextlib.closing(Job(flags, algorithm, joined, os.path.join(flags.out, algorithm))) as job:
                 results.append(run(job))
-        finally:
-            if job:
-                job.close()
-            if sites:
-                sites.close()
     print_table(results)
     write(flags, results)
 
