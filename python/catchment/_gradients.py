@@ -202,6 +202,5 @@ class LocalSteps(Gradients):
         resets = hasattr(state, "clear")
         if resets:
             state.clear()
-        warnings.warn(_RESTARTED % ("has been reset" if resets
-                                    else "keeps moments that belong to other weights, as it has "
-                                    "no `state` to reset"))
+        warnings.warn(_RESTARTED % ("has been reset" if resets else
+                                    "keeps moments that belong to other weights, as it has no `state` to reset"))

@@ -2,6 +2,7 @@
 import functools
 import sys
 import threading
+import types
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -30,7 +31,7 @@ class Minibatches(IterableDataset):
         self._read, self._collate, self._plan = read, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
         self._attachment, self._handed = attachment, handed
-        self._loop = None       # of a Loader that keeps its processes: the number of its loop, and the loop's first step
+        self._loop = None       # of a Loader that keeps its processes: the loop's number, and its first step
         self._iterated = False  # in this process of a DataLoader
 
     def begin_loop(self):
@@ -43,18 +44,19 @@ class Minibatches(IterableDataset):
 
     def __getstate__(self):
         # Of the attachment a process that a DataLoader has spawned needs the step.
-        return dict(self.__dict__, _attachment=_Position(self._attachment.step), _handed=None)
+        position = types.SimpleNamespace(step=self._attachment.step)
+        return dict(self.__dict__, _attachment=position, _handed=None)
 
     def __iter__(self):
         # PyTorch's fetcher of a DataLoader, in whatever process it is, makes the iterator.
         if sys._getframe(1).f_locals.get("auto_collation") is True:
             raise TypeError(_BATCHED)
-        if get_worker_info() is None and _in_main_thread():
-            return self.in_turn(self._load)
         if get_worker_info() is not None:
             if self._iterated and self._loop is None:
                 raise RuntimeError(_PERSISTENT)
             self._iterated = True
+        elif threading.current_thread() is threading.main_thread():
+            return self.in_turn(self._load)
         return self._load_all()
 
     def in_turn(self, load):
@@ -165,15 +167,6 @@ class Loader(DataLoader):
         if self.num_workers == 0 or not isinstance(self.dataset, Minibatches):
             return loaded
         return self.dataset.in_turn(lambda _: next(loaded))
-
-
-def _in_main_thread():
-    return threading.current_thread() is threading.main_thread()
-
-
-class _Position:
-    def __init__(self, step):
-        self.step = step
 
 
 class NoMinibatches(IterableDataset):

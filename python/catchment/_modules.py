@@ -11,9 +11,6 @@ class Hook:
     def __call__(self, *arguments):
         return self._call(*arguments)
 
-    def __deepcopy__(self, memo):
-        return Hook(_nothing)
-
     def __reduce__(self):
         return Hook, (_nothing,)
 
