@@ -10,6 +10,7 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
         worker.gradients["bias"][...] = gradients[1]
         worker.step(loss)
 """
+import math as _math
 from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 
 from . import _attachment, _indices, _stream
@@ -134,12 +135,7 @@ class Worker(Position):
     def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
         """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the
         test set and the number of samples classified correctly (0 if there are no classes)."""
-        if not self.evaluates:
-            raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
-        samples = self._attachment.test_samples
-        while self._attachment.await_evaluation():
-            loss, correct = score()
-            self._attachment.scored(samples, float(loss) * samples, int(correct))
+        self._evaluate(lambda: (), score)
 
 
 def _as_floats(value):
@@ -162,9 +158,7 @@ def _as_array(memory):
 def _views(memory, tensors):
     views, begin, all_values = {}, 0, memoryview(memory).cast("B")
     for name, shape in tensors:
-        size = 1
-        for n in shape:
-            size *= n
+        size = _math.prod(shape)
         part = all_values[4 * begin:4 * (begin + size)]
         if _numpy is not None:
             views[name] = _numpy.frombuffer(part, dtype=_numpy.float32).reshape(shape)

@@ -11,6 +11,7 @@ _METRIC_NAME = "worker.log() got a metric with the name %.120r: names have 1 to 
 _METRIC_VALUE = "worker.log() got %.120r for the metric %s, but a metric must be one finite number"
 _METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not "
                  "put steps or samples into names")
+_NO_EVALUATOR = "worker.evaluate() is for the evaluator's program: call it if worker.evaluates"
 _EVALUATOR_LOGS = ("worker.log() was called in an evaluator's program, whose only metrics are those returned "
                    "by the score function of evaluate()")
 
@@ -87,6 +88,19 @@ class Position:
         if len(self._names) == _MOST_METRICS:
             raise ValueError(_METRIC_COUNT % (name, _MOST_METRICS, _MOST_METRICS))
         self._names.add(name)
+
+    def _evaluate(self, prepare, score):
+        """Scores weights until the job is over. prepare: brings them to the model; returns names and values, as
+        bytes, of its statistics. score: returns the loss and the number of right samples."""
+        if not self.evaluates:
+            raise RuntimeError(_NO_EVALUATOR)
+        samples = self._attachment.test_samples
+        while self._attachment.await_evaluation():
+            statistics = prepare()
+            loss, correct = score()
+            for name, values in statistics:
+                self._attachment.statistic(name, values)
+            self._attachment.scored(samples, float(loss) * samples, int(correct))
 
     def leave(self) -> None:
         """Makes this worker leave the job before its end: others get its samples, minibatches() ends, and the

@@ -160,8 +160,6 @@ class Callback(keras.callbacks.Callback):
             warnings.warn(_EARLY)
 
 
-# ----------------------------------------------------------------------------------------------------- worker
-
 class Worker(ExchangingWorker):
     """This program's place in the job: like catchment.Worker, with a Keras model."""
 
@@ -236,15 +234,12 @@ class Worker(ExchangingWorker):
         if score is None and self._test.arrays is None:
             raise TypeError(_NO_TEST)
 
-        def score_weights():
+        def prepare():
             self._assign_weights()
-            statistics = _model.estimate_statistics(self._model, self._train, self.batch_size)
-            loss, correct = (score or self._score)()
-            for name, variable in statistics:
-                self._attachment.statistic(name, _model.floats(variable).tobytes())
-            return loss, correct
+            return [(name, _model.floats(variable).tobytes()) for name, variable in
+                    _model.estimate_statistics(self._model, self._train, self.batch_size)]
 
-        super().evaluate(score_weights)
+        self._evaluate(prepare, score or self._score)
 
     def _score(self):
         parts = _model.as_tuple(self._test.arrays)
@@ -252,8 +247,6 @@ class Worker(ExchangingWorker):
                                     return_dict=True)
         accuracy = next((value for name, value in logs.items() if "acc" in name), 0.0)
         return logs["loss"], round(float(accuracy) * self._test.size)
-
-    # -------------------------------------------------------------------------------------------- minibatches
 
     def _looks_ahead(self, step):
         """Returns whether the loop, in this thread, asks for a minibatch before the step of the one before is
@@ -266,8 +259,6 @@ class Worker(ExchangingWorker):
         if len(self._handed) > 1:
             raise RuntimeError(_LEFT_OUT % self._attachment.step)
         return bool(self._handed)
-
-    # -------------------------------------------------------------------------------------------------- steps
 
     def _await_steps(self):
         _backend.await_steps()

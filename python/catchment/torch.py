@@ -53,8 +53,7 @@ _NO_LOSS = "worker.step() got no loss: give it the minibatch's mean loss, worker
 
 
 def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None,
-         master: Optional[str] = None,
-         group: Any = None, overlap: bool = False, samples_per_epoch: Optional[int] = None) -> "Worker":
+         master: Optional[str] = None, group: Any = None, overlap: bool = False, samples_per_epoch: Optional[int] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that
@@ -110,10 +109,11 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
                                       master)
 
     if group is None:
-        return Worker(attach(), model, parameters, train, optimizer, overlap, compiled or not overlap,
-                      counted)
-    from ._group import GroupAttachment
-    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, True, counted)
+        attachment = attach()
+    else:
+        from ._group import GroupAttachment
+        attachment = GroupAttachment(group, attach)
+    return Worker(attachment, model, parameters, train, optimizer, overlap, compiled or not overlap, counted)
 
 
 def _number(value):
@@ -250,8 +250,7 @@ class Worker(Position):
         self._weights.begin_step()
 
     def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None,
-                 data: Any = None,
-                 collate: Optional[Callable] = None) -> None:
+                 data: Any = None, collate: Optional[Callable] = None) -> None:
         """Calls `score` for each evaluation, with the weights to score in the model, until the job is over.
         `score` returns the mean loss over the test set and the number of samples classified correctly (0 if
         there are no classes). In a process group every process calls it, and the result of rank 0 counts.
@@ -262,23 +261,19 @@ class Worker(Position):
         The file of weights contains them.
         data, collate: as for minibatches().
         """
-        if not self.evaluates:
-            raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
-        samples = self._attachment.test_samples
-        while self._attachment.await_evaluation():
+        def prepare():
             self._weights.follow()
             self._weights.copy_all()
             statistics = _statistics.estimate(self._model, self._train if data is None else data,
                                               collate or default_collate, forward, self.batch_size)
-            loss, correct = score()
-            for name, values in statistics:
-                self._attachment.statistic(name, _model.bytes_of(values))
-            self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
+            return [(name, _model.bytes_of(values)) for name, values in statistics]
+
+        self._evaluate(prepare, lambda: map(_number, score()))
 
     def _watch_optimizers(self):
         worker = weakref.ref(self)
-        register_optimizer_step_post_hook(lambda optimizer,
-                                          *_: worker() and worker()._after_other_step(optimizer))
+        register_optimizer_step_post_hook(
+            lambda optimizer, *_: worker() and worker()._after_other_step(optimizer))
 
     def _after_other_step(self, optimizer):
         if self._gradients.moves or isinstance(optimizer, Optimizer) or self._attachment.stopped:
