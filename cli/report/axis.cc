@@ -8,6 +8,12 @@
 
 namespace catchment {
 
+double Axis::At(double value) const {
+  const double share =
+      logarithmic_ ? std::log(value / low_) / std::log(high_ / low_) : (value - low_) / (high_ - low_);
+  return from_ + share * (to_ - from_);
+}
+
 double Axis::Step(int wanted) const {
   const double rough = (high_ - low_) / wanted;
   const double power = std::pow(10, std::floor(std::log10(rough)));

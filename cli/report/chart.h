@@ -15,13 +15,15 @@ namespace catchment {
 
 enum class Unit { kNumber, kPercent };
 
-// A linear axis: the positions of values, and the round numbers along it.
+// An axis: the positions of values, and the round numbers along it.
 class Axis {
  public:
-  // Maps the values low..high, low < high, to the pixels from..to.
-  Axis(double low, double high, double from, double to) : low_(low), high_(high), from_(from), to_(to) {}
+  // Maps the values low..high, low < high, to the pixels from..to. If `logarithmic`, equal ratios have equal
+  // distances, values are above 0, and there are no round numbers.
+  Axis(double low, double high, double from, double to, bool logarithmic = false)
+      : low_(low), high_(high), from_(from), to_(to), logarithmic_(logarithmic) {}
 
-  double At(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
+  double At(double value) const;
   double low() const { return low_; }
   double high() const { return high_; }
 
@@ -37,6 +39,7 @@ class Axis {
   double high_;
   double from_;
   double to_;
+  bool logarithmic_;
 };
 
 // Returns the next tick of an axis 0..value of about `wanted` ticks, so that the highest value has a line
@@ -87,6 +90,7 @@ struct LineChart {
   double y_low = 0;
   double y_high = 1;
   std::vector<double> x_ticks;  // empty: round numbers
+  bool x_logarithmic = false;   // needs x_ticks, and x_low above 0
   std::vector<Curve> curves;
   // A dashed horizontal line, and its name.
   std::optional<double> level;

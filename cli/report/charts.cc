@@ -45,18 +45,19 @@ std::string AccuracyChart(const Comparison& comparison, const Findings& findings
   return Draw(chart);
 }
 
-// Returns a curve for each algorithm over the number of workers, divided by the mean with one worker if
-// `base` is true.
-std::vector<Curve> ThroughputCurves(const Comparison& comparison, const Findings& findings, bool base) {
+// Returns a curve of `values` for each algorithm over the number of workers, divided by the mean with one
+// worker if `base` is true. Skips numbers of workers with which a run has no value.
+std::vector<Curve> CurvesOf(BySeed Standing::*values, const Comparison& comparison, const Findings& findings,
+                            bool base = false) {
   std::vector<Curve> curves;
   for (size_t i = 0; i < comparison.algorithms.size(); ++i) {
     Curve curve{comparison.algorithms[i].name, LookOf(static_cast<int>(i)), {}, true};
     double one = base ? 0 : 1;
     for (const Standing& standing : findings.standings) {
       if (standing.algorithm != curve.name) continue;
-      const Spread spread = SpreadOf(standing.throughputs);
+      const Spread spread = SpreadOf(standing.*values);
       if (base && standing.workers == 1) one = spread.mean;
-      if (one <= 0) continue;
+      if (spread.n == 0 || spread.n < standing.runs || one <= 0) continue;
       curve.points.push_back(
           {1.0 * standing.workers, spread.mean / one, spread.low / one, spread.high / one});
     }
@@ -81,6 +82,15 @@ LineChart OverWorkers(const Comparison& comparison, std::vector<Curve> curves) {
   chart.x_ticks.assign(comparison.workers.begin(), comparison.workers.end());
   chart.curves = std::move(curves);
   chart.y_high = RoundUp(HighestOf(chart.curves), kTicks);
+  return chart;
+}
+
+// As OverWorkers, with a logarithmic axis. Returns nothing if the runs have one number of workers.
+std::optional<LineChart> OverManyWorkers(const Comparison& comparison, std::vector<Curve> curves) {
+  if (curves.empty() || comparison.workers.size() < 2) return std::nullopt;
+  LineChart chart = OverWorkers(comparison, std::move(curves));
+  chart.x_logarithmic = true;
+  chart.x_low = comparison.workers.front() / 1.05;
   return chart;
 }
 
@@ -183,6 +193,34 @@ std::string AccuracyOverSamples(const Comparison& comparison, const Findings& fi
                        "samples trained, all workers together");
 }
 
+std::string AccuracyAtTheEnd(const Comparison& comparison, const Findings& findings) {
+  std::optional<LineChart> chart =
+      OverManyWorkers(comparison, CurvesOf(&Standing::accuracies, comparison, findings));
+  if (!chart.has_value()) return "";
+  chart->title = "Test accuracy at the end";
+  chart->y_label = "test accuracy";
+  chart->y_unit = Unit::kPercent;
+  const double best = HighestOf(chart->curves);
+  double lowest = best - 0.01;
+  for (const Curve& curve : chart->curves) {
+    for (const CurvePoint& point : curve.points) lowest = std::min(lowest, point.low);
+  }
+  const std::vector<double> ticks = Axis(lowest, best, 0, 1).Ticks(kTicks);
+  const double step = ticks[1] - ticks[0];
+  chart->y_low = std::max(0.0, step * std::floor(lowest / step + 1e-9));
+  chart->y_high = step * std::ceil(best / step - 1e-9);
+  return Draw(*chart);
+}
+
+std::string TimeToTargetOverWorkers(const Comparison& comparison, const Findings& findings) {
+  std::optional<LineChart> chart =
+      OverManyWorkers(comparison, CurvesOf(&Standing::seconds, comparison, findings));
+  if (!chart.has_value()) return "";
+  chart->title = absl::StrFormat("Time to %.1f %% test accuracy over workers", 100 * findings.target);
+  chart->y_label = "seconds of training";
+  return Draw(*chart);
+}
+
 std::string TimeToTarget(const Comparison& comparison, const Findings& findings) {
   if (findings.target <= 0) return "";
   RowChart chart;
@@ -208,7 +246,7 @@ std::string TimeToTarget(const Comparison& comparison, const Findings& findings)
 }
 
 std::string Throughput(const Comparison& comparison, const Findings& findings) {
-  LineChart chart = OverWorkers(comparison, ThroughputCurves(comparison, findings, false));
+  LineChart chart = OverWorkers(comparison, CurvesOf(&Standing::throughputs, comparison, findings));
   if (chart.curves.empty()) return "";
   chart.title = "Throughput";
   chart.y_label = "samples a second";
@@ -216,7 +254,7 @@ std::string Throughput(const Comparison& comparison, const Findings& findings) {
 }
 
 std::string SpeedUp(const Comparison& comparison, const Findings& findings) {
-  LineChart chart = OverWorkers(comparison, ThroughputCurves(comparison, findings, true));
+  LineChart chart = OverWorkers(comparison, CurvesOf(&Standing::throughputs, comparison, findings, true));
   if (chart.curves.empty()) return "";
   const double most = comparison.workers.back();
   const Look ideal{"#888888", "2 4", 0, 0};

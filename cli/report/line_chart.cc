@@ -111,7 +111,7 @@ std::string Draw(const LineChart& chart) {
   const std::vector<LegendPlace> legend = LegendPlaces(chart, left);
   const double top = kTitle + kLegendRow * (legend.back().row + 1) + 8;
   Svg svg(kWidth, top + kPlotHeight + kBottom, chart.title);
-  const Axis x(chart.x_low, chart.x_high, left, kRight);
+  const Axis x(chart.x_low, chart.x_high, left, kRight, chart.x_logarithmic);
   const Axis y(chart.y_low, chart.y_high, top + kPlotHeight, top);
   svg.Text(left, 16, chart.title, Anchor::kStart, 13, "#000000");
   DrawLegend(chart, legend, &svg);

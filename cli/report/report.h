@@ -22,7 +22,11 @@ nlohmann::ordered_json ReportJson(const Comparison& comparison, const Findings& 
 // The charts of a report, as SVG. Each is empty if there is nothing to draw.
 std::string AccuracyOverTime(const Comparison& comparison, const Findings& findings, int workers);
 std::string AccuracyOverSamples(const Comparison& comparison, const Findings& findings, int workers);
+// Empty for one number of workers.
+std::string AccuracyAtTheEnd(const Comparison& comparison, const Findings& findings);
 std::string TimeToTarget(const Comparison& comparison, const Findings& findings);
+// Without the numbers of workers with which a run missed the target. Empty for one number of workers.
+std::string TimeToTargetOverWorkers(const Comparison& comparison, const Findings& findings);
 std::string Throughput(const Comparison& comparison, const Findings& findings);
 // The speed relative to one worker. Empty if no run had one worker.
 std::string SpeedUp(const Comparison& comparison, const Findings& findings);

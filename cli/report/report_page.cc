@@ -71,9 +71,9 @@ std::string AccuracySection(const Comparison& comparison, const Findings& findin
   }
   if (pictures.empty()) return "";
   return absl::StrCat(
-      Section("Accuracy"), pictures,
+      Section("Accuracy"), HtmlFigure({AccuracyAtTheEnd(comparison, findings)}, ""), pictures,
       HtmlParagraph(absl::StrFormat("Lines: means over seeds; bands: from the lowest to the highest "
-                                    "seed. Values below %.0f %% are cut off.",
+                                    "seed. Over time and samples, values below %.0f %% are cut off.",
                                     100 * LowestShown(comparison, findings))));
 }
 
@@ -251,7 +251,8 @@ std::string ReportPage(const Comparison& comparison, const Findings& findings) {
           "<h1>", EscapeXml(title), "</h1>\n", Subtitle(comparison), "<p class=\"answer\">",
           EscapeXml(Answer(comparison, findings)), "</p>\n", HowItIsDecided(comparison, findings),
           MachineWarning(comparison), AccuracySection(comparison, findings), Section("Time to the target"),
-          HtmlFigure({TimeToTarget(comparison, findings)}, ""), StandingsTable(findings),
+          HtmlFigure({TimeToTarget(comparison, findings)}, ""),
+          HtmlFigure({TimeToTargetOverWorkers(comparison, findings)}, ""), StandingsTable(findings),
           SynchronousSection(findings), Section("Throughput and speed-up"),
           HtmlFigure({Throughput(comparison, findings), SpeedUp(comparison, findings)},
                      "Means over seeds; bands: from the lowest to the highest."),

@@ -14,6 +14,13 @@ TEST(Axis, ValuesLieOnTheLineBetweenItsPixels) {
   EXPECT_DOUBLE_EQ(down.At(15), 150);
 }
 
+TEST(Axis, EqualRatiosHaveEqualDistances) {
+  const Axis workers(1, 100, 0, 200, true);
+  EXPECT_DOUBLE_EQ(workers.At(1), 0);
+  EXPECT_DOUBLE_EQ(workers.At(10), 100);
+  EXPECT_DOUBLE_EQ(workers.At(100), 200);
+}
+
 TEST(Axis, TicksAreRoundAndWithinIt) {
   EXPECT_THAT(Axis(0, 23, 0, 1).Ticks(5), ElementsAre(0, 5, 10, 15, 20));
   EXPECT_THAT(Axis(0.913, 0.984, 0, 1).Ticks(4), ElementsAre(DoubleNear(0.92, 1e-9), DoubleNear(0.94, 1e-9),

@@ -1,4 +1,5 @@
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
@@ -39,10 +40,37 @@ TEST(ReportPage, HasEveryPictureWithItsAxes) {
       Page(MadeComparison()),
       AllOf(HasSubstr("Test accuracy over time, 4 workers"), HasSubstr("seconds of training"),
             HasSubstr("Test accuracy over samples, 1 worker"), HasSubstr("Time to 98.0 % test accuracy"),
+            HasSubstr("Test accuracy at the end"), HasSubstr("98.0 % test accuracy over workers"),
             HasSubstr("Speed-up against one worker"), HasSubstr("ideal"),
             HasSubstr("Staleness of contributions"), HasSubstr("workers' time went")));
   EXPECT_THAT(Page(MadeComparison()), AllOf(HasSubstr("Bytes on the wire"), HasSubstr("added by staleness"),
                                             HasSubstr("Where synchronous wins"), HasSubstr("a processor")));
+}
+
+TEST(ReportPage, OneNumberOfWorkersHasNoChartsOverWorkers) {
+  Comparison comparison = MadeComparison();
+  comparison.workers = {4};
+  std::erase_if(comparison.runs, [](const RunResult& run) { return run.workers != 4; });
+  EXPECT_THAT(Page(comparison),
+              AllOf(Not(HasSubstr("Test accuracy at the end")), Not(HasSubstr("accuracy over workers"))));
+}
+
+TEST(ReportPage, AccuracyAtTheEndIsBetweenRoundNumbers) {
+  const Comparison comparison = MadeComparison();  // from 96.01 to 98.03 %
+  const std::string chart = AccuracyAtTheEnd(comparison, Find(comparison));
+  EXPECT_THAT(chart, AllOf(HasSubstr(">96.0 %<"), HasSubstr(">98.5 %<"), Not(HasSubstr(">95.5 %<"))));
+}
+
+TEST(ReportPage, TimesToTheTargetAreDrawnIfAllRunsReachedIt) {
+  Comparison comparison = MadeComparison();
+  comparison.wanted_target = 0.9;
+  const auto parts = [&] {
+    const std::string chart = TimeToTargetOverWorkers(comparison, Find(comparison));
+    return std::vector<std::string>(absl::StrSplit(chart, LookOf(1).color)).size();
+  };
+  const size_t all = parts();
+  comparison.runs.back() = MadeRun("downpour", 4, 3, 4, 0.5);
+  EXPECT_EQ(parts(), all - 1) << "downpour has no marker at 4 workers";
 }
 
 TEST(ReportPage, ShowsWhatTheSearchesFoundAndAtWhichCost) {
