@@ -298,13 +298,7 @@ def write(flags, results):
     link = None if results[0]["link_bytes"] is None else {"mbit": flags.mbit, "delay_ms": flags.delay_ms}
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"link": link, "runs": results}, file, indent=1)
-    figure = os.path.join(flags.out, "two_sites.svg")
-    plot = os.path.join(ROOT, "docs/figures/plot_two_sites.py")
-    if os.path.exists(plot):
-        subprocess.run([sys.executable, plot, path, figure], check=True)
-        print(f"\nThe loss over time is drawn in {figure}")
-    else:
-        print(f"\nThe losses over time are in {path}")
+    print(f"\nThe losses over time are in {path}")
 
 
 def check(flags):

@@ -1,5 +1,6 @@
-// Writes what docs/figures/plot_implicit_momentum.py draws, to standard output: a JSON list, one object for
-// each number of workers, with keys workers, a, b, a_predicted, b_predicted, runs.
+// Writes the measurements of docs/results/staleness.md, "The momentum that asynchrony adds", to standard
+// output: a JSON list, one object for each number of workers, with keys workers, a, b, a_predicted,
+// b_predicted, runs.
 #include <cstdio>
 #include <vector>
 
