@@ -28,7 +28,7 @@ class Subprocess {
   FILE* from_ = nullptr;
 };
 
-// What all threads of a process have used.
+// The resources that all threads of a process have used.
 struct ProcessUsage {
   double seconds = 0;   // user and system
   double wake_ups = 0;  // of threads that waited
