@@ -373,8 +373,8 @@ void Print(const std::vector<nlohmann::ordered_json>& rows) {
   std::cout << "a gradient there, fresh weights back, over loopback: medians\n" << table.Print(0);
 }
 
-// What is promised of one worker's round trip: at most `most` for `key` of the variant; with `of`, for its
-// ratio to that variant's.
+// A promise about one worker's round trip: at most `most` for `key` of the variant; with `of`, for its ratio
+// to that variant's.
 struct Promise {
   const char* variant;
   int64_t bytes;

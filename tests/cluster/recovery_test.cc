@@ -65,6 +65,13 @@ void TrainOnAndStop(TestCluster* cluster, uint64_t recoveries) {
   EXPECT_EQ(summary["recoveries"], recoveries) << summary.dump(2);
 }
 
+// A person who starts a job must not get the weights of another one, or of one that was stopped.
+void ExpectNeedsResume(const TestCluster& cluster) {
+  const Finished refused = RunToEnd(cluster.ServerCommand(0, ""));
+  EXPECT_EQ(refused.end.exit_code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("resume from it with --resume, or choose another directory"));
+}
+
 TEST(RecoveryTest, AllServersThatWereKilledComeBack) {
   TestCluster cluster({Job("streaming_diloco", kEndless), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
@@ -75,6 +82,9 @@ TEST(RecoveryTest, AllServersThatWereKilledComeBack) {
   ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "the master was lost at version "));
   EXPECT_THAT(cluster.server(0).Output(), HasSubstr("; went back to checkpoint "));
   ASSERT_NO_FATAL_FAILURE(TrainOnAndStop(&cluster, 1));
+  ExpectNeedsResume(cluster);
+  std::ofstream(cluster.job_file()) << Job("downpour", kEndless);
+  ExpectNeedsResume(cluster);
 }
 
 // Server 1 has come back, and the job goes back, when the master is killed.

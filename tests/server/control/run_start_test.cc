@@ -8,7 +8,6 @@
 #include <fstream>
 #include <string>
 
-#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
 #include "common/job/job_text.h"
 #include "tests/conformance/jobs.h"
@@ -67,26 +66,6 @@ TEST_F(RunStartTest, JobThatHasEndedAndAnotherJobAreNotContinued) {
   WriteRecord(/*ended=*/false);
   job_.set_seed(job_.seed() + 1);
   EXPECT_FALSE(StartJob(directory_, job_, /*resume=*/false)->loss.has_value());
-}
-
-// A person who starts a job must not get the weights of another one, or of one that was stopped.
-TEST_F(RunStartTest, CheckpointsOfAJobThatHasEndedAndOfAnotherJobNeedResume) {
-  v1::Manifest manifest;
-  manifest.set_number(5);
-  *manifest.mutable_job() = job_;
-  std::filesystem::create_directories(directory_ + "/checkpoint-5");
-  ASSERT_TRUE(WriteManifest(directory_, manifest).ok());
-  const auto expect_refusal = [&] {
-    const absl::Status status = StartJob(directory_, job_, /*resume=*/false).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("checkpoint 5 of job 'test': resume from it with --resume, or choose another"));
-  };
-  WriteRecord(/*ended=*/true);
-  expect_refusal();
-  WriteRecord(/*ended=*/false);
-  job_.set_seed(job_.seed() + 1);
-  expect_refusal();
 }
 
 TEST_F(RunStartTest, EndThatTheServersMayNotKnowIsFound) {
