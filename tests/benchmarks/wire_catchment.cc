@@ -80,9 +80,10 @@ class CatchmentServer final : public WireServer {
     CHECK(listener.ok()) << listener.status();
     standby_listener_.emplace(*std::move(listener));
     store_.Join(kRunId, 1);
-    link_.emplace(&shard_, &layout_, &log_, service_.arena(), [this] { return listener_->queue(); },
-                  *ClientCredentials(CertificateOf(options, "server")),
-                  [](const absl::Status& status) { LOG(FATAL) << status; });
+    link_.emplace(
+        &shard_, &layout_, &log_, service_.arena(), [this] { return listener_->queue(); },
+        *ClientCredentials(CertificateOf(options, "server")),
+        [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;
     standby.set_address(standby_listener_->address());
     standby.set_epoch(1);
