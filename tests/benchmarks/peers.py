@@ -65,7 +65,7 @@ def catchment_speed(args, preset, workers):
                    f"--workers={workers}", "--threads=1", "--evaluator=false", "--json", f"--out={out}/out"]
         samples = int(SAMPLES_PER_SECOND * args.seconds * workers)
         for setting in (f"algorithm.preset={preset}", f"batch_size={BATCH}", f"samples={samples}",
-                        "checkpoint.every_updates=0", "optimizer.kind=SGD"):
+                        "checkpoint.every_updates=0", "optimizer.kind=SGD", "block_kib=1024"):
             command += ["--set", setting]
         return json.loads(run_group(command, args.seconds * 10 + START_SECONDS))["samples_per_second"]
 

@@ -14,6 +14,9 @@ import subprocess
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+# The default of a job. With all processors busy, each further block costs more than its overlap with computing
+# brings.
+BLOCK_KIB = 1024
 SAMPLES = dict(mnist_cnn=40000, mnist_mlp=800000)  # of one worker: some 20 seconds
 
 
@@ -22,7 +25,8 @@ def samples_per_second(catchment, model, workers):
         command = [catchment, "train", os.path.join(ROOT, "examples", model + ".textproto"),
                    f"--workers={workers}",
                    "--threads=1", "--evaluator=false", "--json", f"--out={out}/out"]
-        for setting in ("algorithm.preset=downpour", "batch_size=128", f"samples={SAMPLES[model] * workers}",
+        for setting in ("algorithm.preset=downpour", "batch_size=128", f"block_kib={BLOCK_KIB}",
+                        f"samples={SAMPLES[model] * workers}",
                         "checkpoint.every_updates=0"):
             command += ["--set", setting]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
