@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-# The default of a job. With all processors busy, each further block costs more than its overlap with computing
-# brings.
+# The default of a job. With all processors busy, each further block costs more than its overlap with
+# computing brings.
 BLOCK_KIB = 1024
 SAMPLES = dict(mnist_cnn=40000, mnist_mlp=800000)  # of one worker: some 20 seconds
 
