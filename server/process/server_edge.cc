@@ -39,18 +39,17 @@ size_t MemoryQuota(uint32_t workers, size_t payload) {
 Listener::Options ListenerOptions(const ServerConfig& config, const ParameterLayout& layout) {
   Listener::Options options;
   options.everywhere = config.flags.listen_everywhere;
+  const bool has_standbys = HasStandbys(config.job, config.servers.size());
   size_t payload = Codec::ForPush(config.job.compression()).PayloadBytes(layout.most_in_block());
-  if (HasStandbys(config.job, config.servers.size()))
-    payload = std::max(payload, layout.most_in_block() * sizeof(float));
+  if (has_standbys) payload = std::max(payload, layout.most_in_block() * sizeof(float));
   options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
   // A worker sends a push at most, an evaluator the best weights, and a server a standby's image.
-  const int64_t vectors = 1 + (HasStandbys(config.job, config.servers.size()) ? Rule::kMaxStates : 0);
+  const int64_t vectors = 1 + (has_standbys ? Rule::kMaxStates : 0);
   options.read_ahead_bytes =
       std::min<int64_t>(options.read_ahead_bytes, 2 * vectors * layout.size() * sizeof(float));
   options.threads = config.listener_threads;
   options.memory_quota_bytes = MemoryQuota(config.job.workers(), payload);
-  if (HasStandbys(config.job, config.servers.size()))
-    options.memory_quota_bytes += CopyQuota(config.job, layout);
+  if (has_standbys) options.memory_quota_bytes += CopyQuota(config.job, layout);
   return options;
 }
 
