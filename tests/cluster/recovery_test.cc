@@ -1,7 +1,7 @@
 // Real processes that are killed while a job trains, and started again with nothing but their own command
 // line: the job goes back to its last checkpoint, the workers stay, and training goes on.
 // tests/server/control/control_loop_test.cc has losses at all other moments in virtual time, accounts_test.cc
-// a server's loss with every preset.
+// a server's loss with each pair of a contribution and a consistency.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
