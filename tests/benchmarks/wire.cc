@@ -219,31 +219,34 @@ class Contender {
     const std::vector<std::string> words = absl::StrSplit(server_->Receive(), ' ');
     used.seconds += std::stod(words[0]);
     used.server_wake_ups = std::stod(words[1]);
-    last_ = {used.seconds - seen_.seconds, used.server_wake_ups - seen_.server_wake_ups,
-             used.worker_wake_ups - seen_.worker_wake_ups};
     seen_ = used;
     return times;
   }
 
+  // Returns the median milliseconds. Nothing of it counts.
+  double WarmUp(int count) {
+    const double ms = Median(Run(count));
+    warm_ = seen_;
+    return ms;
+  }
   void Visit(int count) {
     for (double ms : Run(count)) times_.push_back(ms);
-    used_.seconds += last_.seconds;
-    used_.server_wake_ups += last_.server_wake_ups;
-    used_.worker_wake_ups += last_.worker_wake_ups;
   }
 
   double median_ms() const { return Median(times_); }
   size_t round_trips() const { return times_.size(); }
-  const Used& used() const { return used_; }
+  // Returns what all visits have used.
+  Used used() const {
+    return {seen_.seconds - warm_.seconds, seen_.server_wake_ups - warm_.server_wake_ups,
+            seen_.worker_wake_ups - warm_.worker_wake_ups};
+  }
 
  private:
   const Variant variant_;
   std::unique_ptr<Subprocess> server_;
   std::vector<std::unique_ptr<Subprocess>> workers_;
   std::vector<double> times_;
-  Used used_;
-  Used last_;  // by the last Run
-  Used seen_;  // up to it
+  Used warm_, seen_;  // up to the end of WarmUp, and of the last Run
 };
 
 struct Cell {
@@ -255,7 +258,7 @@ nlohmann::ordered_json RowOf(const Contender& contender, const Cell& cell, doubl
   const double ms = contender.median_ms();
   const auto trips = static_cast<double>(contender.round_trips());
   const double gigabytes = 2e-9 * static_cast<double>(cell.bytes) * trips;
-  const Contender::Used& used = contender.used();
+  const Contender::Used used = contender.used();
   nlohmann::ordered_json row = {{"variant", contender.variant().name},
                                 {"transport", contender.variant().transport},
                                 {"tls", contender.variant().tls},
@@ -285,7 +288,7 @@ std::vector<nlohmann::ordered_json> MeasureGroup(const std::vector<Variant>& var
   double plain_ms = 0;
   for (const auto& contender : contenders) {
     const double ms =
-        Median(contender->Run(static_cast<int>(std::clamp<int64_t>(100'000'000 / cell.bytes, 3, 100))));
+        contender->WarmUp(static_cast<int>(std::clamp<int64_t>(100'000'000 / cell.bytes, 3, 100)));
     if (plain_ms == 0) plain_ms = ms;
   }
   const int count = std::max(1, static_cast<int>(50 / plain_ms));
