@@ -45,6 +45,10 @@ StandbyLink::~StandbyLink() {
     changed_.Notify();
   }
   thread_.join();
+  // They are part of the copy from which another process restores the shard.
+  for (const LentVectors* const lent : {&lent_, &lent_before_}) {
+    for (const auto& [offset, vector] : *lent) vector->LeaveToReaders();
+  }
 }
 
 void StandbyLink::SetStandby(const v1::ShardCommand::Standby& standby, uint64_t run_id) {
@@ -132,7 +136,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   stream_.reset();
   image_.reset();
   MutexLock lock(&mu_);
-  lent_.clear();
+  lent_before_.merge(lent_);
   return status;
 }
 
@@ -175,7 +179,14 @@ absl::Status StandbyLink::OnMessage(const grpc::ByteBuffer& message) {
       admitted_ = true;
       changed_.Notify();
     }
-    while (!lent_.empty() && lent_.front().part.number() <= acknowledgement.number()) lent_.pop_front();
+    // The copy consists of this stream's image and changes.
+    if (acknowledgement.number() > 0) lent_before_.clear();
+    for (const uint64_t offset : acknowledgement.returned()) {
+      const auto vector = lent_.find(offset);
+      if (vector == lent_.end())
+        return absl::InvalidArgumentError("the standby returns a vector that it does not have");
+      lent_.erase(vector);
+    }
   }
   log_.Acknowledge(acknowledgement.number());
   return absl::OkStatus();
@@ -238,17 +249,21 @@ bool StandbyLink::ShareVectors(StandbyLog::Change* change) {
   if (change->vectors.empty()) return false;
   MutexLock lock(&mu_);
   if (!shares_) return false;
-  v1::StandbyPart part = change->part;
+  v1::StandbyPart& part = change->part;
   for (const BufferPtr& vector : change->vectors) {
     const std::optional<uint64_t> offset = arena_->OffsetOf(vector->data());
-    if (!offset) return false;
+    if (!offset) {
+      part.clear_shared_vectors();
+      return false;
+    }
     v1::SharedVector* const shared = part.add_shared_vectors();
     shared->set_offset(*offset);
     shared->set_bytes(vector->bytes());
     shared->set_generation(*vector->generation());
   }
   AddPart(part);
-  lent_.push_back(std::move(*change));
+  for (int i = 0; i < part.shared_vectors_size(); ++i)
+    lent_.emplace(part.shared_vectors(i).offset(), std::move(change->vectors[i]));
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
@@ -28,6 +29,9 @@
 
 namespace catchment {
 
+// A standby on the same machine keeps no vectors of its own beside the image: its copy refers to the shard's
+// buffers, which survive this process because the standby has mapped them.
+//
 // Threads: safe.
 class StandbyLink final : private MessageStream::Owner {
  public:
@@ -56,6 +60,9 @@ class StandbyLink final : private MessageStream::Owner {
   absl::Status OnMessage(const grpc::ByteBuffer& message) override;
   void OnClosed(const absl::Status& status) override;
 
+  // By offset in the arena; more than once if the copy has it more than once.
+  using LentVectors = std::unordered_multimap<uint64_t, BufferPtr>;
+
   void Run();
   // Opens a stream to the standby, and returns the status with which it has ended.
   absl::Status Stream(const std::string& address, const v1::StandbyHello& hello);
@@ -66,8 +73,8 @@ class StandbyLink final : private MessageStream::Owner {
   // Adds the next block of the image, or its end.
   void AddOfImage();
   void AddChange(StandbyLog::Change change);
-  // Adds the change with the places of its vectors, which are kept until it is acknowledged. Returns false,
-  // and adds nothing, if the standby cannot read all of them.
+  // Adds the change with the places of its vectors, which are kept until the standby returns them. Returns
+  // false, and adds nothing, if the standby cannot read all of them.
   bool ShareVectors(StandbyLog::Change* change);
   // Adds the master's state, as change `number`.
   void AddState(bool whole, uint64_t number);
@@ -93,8 +100,9 @@ class StandbyLink final : private MessageStream::Owner {
   bool admitted_ ABSL_GUARDED_BY(mu_) = false;
   bool prepared_ ABSL_GUARDED_BY(mu_) = false;  // the beginning of the image
   bool shares_ ABSL_GUARDED_BY(mu_) = false;    // the standby reads the arena
-  // The vectors in shared memory of changes that are not acknowledged.
-  std::deque<StandbyLog::Change> lent_ ABSL_GUARDED_BY(mu_);
+  // The vectors in shared memory that are part of the standby's copy: those of this stream, and of earlier
+  // ones until the image of this stream is acknowledged.
+  LentVectors lent_ ABSL_GUARDED_BY(mu_), lent_before_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<MessageStream>

@@ -27,10 +27,7 @@ constexpr uint32_t kVectorTag = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 // The size in bytes up to which parts of a message are copied.
 constexpr size_t kLongestCopied = 256;
 
-grpc::ByteBuffer Encode(uint64_t number, bool reads_shared_memory = false) {
-  v1::StandbyAcknowledgement acknowledgement;
-  acknowledgement.set_number(number);
-  acknowledgement.set_reads_shared_memory(reads_shared_memory);
+grpc::ByteBuffer Encode(const v1::StandbyAcknowledgement& acknowledgement) {
   const grpc::Slice slice(acknowledgement.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
 }
@@ -57,16 +54,58 @@ std::unique_ptr<MappedArena> MemoryOf(const v1::StandbyHello& hello) {
   return nullptr;
 }
 
+// The vectors of a copy that are in the memory of another server. They remain readable when its process has
+// ended, as long as this one has the memory mapped.
+//
+// Threads: safe.
+class LentVectors : public std::enable_shared_from_this<LentVectors> {
+ public:
+  explicit LentVectors(std::unique_ptr<MappedArena> memory) : memory_(std::move(memory)) {}
+
+  // Returns the vector, which is not copied. Errors: InvalidArgument if it is not in the memory; Aborted if
+  // the server has replaced it.
+  absl::StatusOr<absl::Cord> Borrow(const v1::SharedVector& shared) {
+    const uint64_t offset = shared.offset();
+    const bool has_counter = offset >= kGenerationBefore;
+    const char* const bytes = has_counter ? memory_->At(offset, shared.bytes()) : nullptr;
+    if (bytes == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("a vector of ", shared.bytes(), " bytes at ", offset,
+                                                     " is not in the server's shared memory"));
+    }
+    if (memory_->Counter(offset - kGenerationBefore) != shared.generation())
+      return absl::AbortedError("the server has replaced values before they were read");
+    return absl::MakeCordFromExternal({bytes, shared.bytes()}, [self = shared_from_this(), offset] {
+      MutexLock lock(&self->mu_);
+      self->returned_.push_back(offset);
+    });
+  }
+  // Returns the offsets of the vectors that the copy has dropped since the last call.
+  std::vector<uint64_t> TakeReturned() {
+    MutexLock lock(&mu_);
+    return std::exchange(returned_, {});
+  }
+
+ private:
+  const std::unique_ptr<MappedArena> memory_;
+  Mutex mu_;
+  std::vector<uint64_t> returned_ ABSL_GUARDED_BY(mu_);
+};
+
 // Receives a shard's image and changes.
 class Receiver final : public StreamOwner {
  public:
   // `memory`: of the sender; null: it shares none.
   Receiver(ReplicateCall* call, StandbyStore* store, uint64_t stream, std::unique_ptr<MappedArena> memory)
-      : call_(*call), store_(*store), stream_(stream), memory_(std::move(memory)) {}
+      : call_(*call),
+        store_(*store),
+        stream_(stream),
+        lent_(memory == nullptr ? nullptr : std::make_shared<LentVectors>(std::move(memory))) {}
 
   // The first acknowledgement says that the stream is admitted.
   void Start() {
-    call_.StartWrite(Encode(0, memory_ != nullptr));
+    v1::StandbyAcknowledgement first;
+    first.set_reads_shared_memory(lent_ != nullptr);
+    call_.StartWrite(Encode(first));
     call_.StartRead(&incoming_);
   }
 
@@ -105,26 +144,13 @@ class Receiver final : public StreamOwner {
     if (!part.ParseFromString(std::string(message)))
       return absl::InvalidArgumentError("a message is not a part of a shard's copy");
     for (const v1::SharedVector& shared : part.shared_vectors()) {
-      ASSIGN_OR_RETURN(absl::Cord vector, Read(shared));
+      if (lent_ == nullptr)
+        return absl::InvalidArgumentError("a vector in shared memory, which this standby does not read");
+      ASSIGN_OR_RETURN(absl::Cord vector, lent_->Borrow(shared));
       RETURN_IF_ERROR(store_.AddVector(stream_, std::move(vector)));
     }
     part.clear_shared_vectors();
     return store_.Add(stream_, std::move(part));
-  }
-
-  // Copies the values, which the sender replaces when the stream has ended.
-  absl::StatusOr<absl::Cord> Read(const v1::SharedVector& shared) const {
-    const bool has_counter = memory_ != nullptr && shared.offset() >= kGenerationBefore;
-    const char* const bytes = has_counter ? memory_->At(shared.offset(), shared.bytes()) : nullptr;
-    if (bytes == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("a vector of ", shared.bytes(), " bytes at ",
-                                                     shared.offset(),
-                                                     " is not in the server's shared memory"));
-    }
-    std::string values(bytes, shared.bytes());
-    if (memory_->Counter(shared.offset() - kGenerationBefore) != shared.generation())
-      return absl::AbortedError("the server has replaced values before they were read");
-    return absl::Cord(std::move(values));
   }
 
   void OnWriteDone(bool ok) override {
@@ -140,7 +166,13 @@ class Receiver final : public StreamOwner {
     if (writing_ || status_ || number_ == acknowledged_) return;
     writing_ = true;
     acknowledged_ = number_;
-    call_.StartWrite(Encode(number_));
+    v1::StandbyAcknowledgement acknowledgement;
+    acknowledgement.set_number(number_);
+    if (lent_ != nullptr) {
+      const std::vector<uint64_t> returned = lent_->TakeReturned();
+      acknowledgement.mutable_returned()->Assign(returned.begin(), returned.end());
+    }
+    call_.StartWrite(Encode(acknowledgement));
   }
 
   void End(const absl::Status& status) {
@@ -157,8 +189,8 @@ class Receiver final : public StreamOwner {
   ReplicateCall& call_;
   StandbyStore& store_;
   const uint64_t stream_;
-  const std::unique_ptr<MappedArena> memory_;
-  grpc::ByteBuffer incoming_;  // used by the queue's thread
+  const std::shared_ptr<LentVectors> lent_;  // null: no memory is shared
+  grpc::ByteBuffer incoming_;                // used by the queue's thread
 
   Mutex mu_;
   uint64_t number_ ABSL_GUARDED_BY(mu_) = 0;  // of the last change that the store has

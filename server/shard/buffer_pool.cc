@@ -33,12 +33,18 @@ FloatBuffer::FloatBuffer(int64_t capacity, std::shared_ptr<std::pmr::memory_reso
   *generation() = 0;
 }
 
-FloatBuffer::~FloatBuffer() { ResourceOf(resource_).deallocate(memory_, allocated_, kAlignment); }
+FloatBuffer::~FloatBuffer() {
+  if (!left_to_readers_) ResourceOf(resource_).deallocate(memory_, allocated_, kAlignment);
+}
 
 void FloatBuffer::Unreference() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   // Keeps the list alive, whose pool may have been destroyed.
   const std::shared_ptr<UnusedBuffers> home = std::move(home_);
+  if (left_to_readers_) {
+    delete this;
+    return;
+  }
   MutexLock lock(&home->mu);
   home->buffers.emplace_back(this);
 }

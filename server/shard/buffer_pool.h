@@ -37,6 +37,9 @@ class FloatBuffer {
   // A number that changes before the buffer gets other contents, and that no other use of any buffer has: it
   // tells processes that read the memory whether they have read what they were to read.
   uint64_t* generation() { return reinterpret_cast<uint64_t*>(memory_); }
+  // Leaves the contents to other processes that have mapped the memory, for as long as they exist: the memory
+  // is neither used again nor freed by this process, but unmapped with its arena. Needs a reference.
+  void LeaveToReaders() { left_to_readers_ = true; }
   // For an encoded payload only bytes() is meaningful.
   int64_t size() const { return bytes_ / static_cast<int64_t>(sizeof(float)); }
   int64_t bytes() const { return bytes_; }
@@ -51,6 +54,7 @@ class FloatBuffer {
   char* const memory_;                                         // the generation, then the data
   int64_t bytes_ = 0;
   std::atomic<int> references_{0};
+  std::atomic<bool> left_to_readers_{false};
   std::shared_ptr<UnusedBuffers> home_;  // the pool to return it to; null while it is there
 };
 

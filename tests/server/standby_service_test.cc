@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/shared_arena.h"
 #include "common/net/rpc.h"
@@ -79,7 +80,8 @@ class ShardProcess {
     named.set_epoch(epoch);
     link_->SetStandby(named, kRun);
   }
-  ~ShardProcess() {
+  ~ShardProcess() { EndLink(); }
+  void EndLink() {
     log_.End();
     link_.reset();
   }
@@ -120,6 +122,10 @@ class ShardProcess {
   }
 
   std::vector<float> Weights() const { return shard_.Weights(); }
+  // Frees the buffers that are not used, as the sweeper does.
+  void Trim() {
+    for (int i = 0; i < 2; ++i) shard_.pool()->Trim();
+  }
   StandbyLog& log() { return log_; }
   absl::Status AwaitReplacement() { return replaced_.get_future().get(); }
 
@@ -169,6 +175,57 @@ TEST_P(StandbyServiceTest, ProcessThatIsStartedAgainGetsEverythingThatWasAcknowl
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_EQ(copy->contents.weights, weights);
   EXPECT_EQ(copy->contents.blocks[0].version(), 5u);
+}
+
+// The shard's process may end its link long before it ends itself.
+TEST_P(StandbyServiceTest, CopyOutlivesTheLinkAndTheBuffers) {
+  StartStandby();
+  standby_->Join(1);
+  std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(shard->Await(shard->Push(0.25f)));
+  const std::vector<float> weights = shard->Weights();
+  shard->EndLink();
+  for (int i = 0; i < 20; ++i) {
+    shard->Push(0.5f);
+    shard->Trim();
+  }
+  EXPECT_EQ(Restore(/*epoch=*/2)->contents.weights, weights);
+  shard.reset();
+  EXPECT_EQ(Restore(/*epoch=*/3)->contents.weights, weights);
+}
+
+// A part of the copy that refers to the shard's buffers never shows other values, whatever happens to the
+// connection.
+TEST_P(StandbyServiceTest, BlocksOfTheCopyHaveTheWeightsOfTheirVersions) {
+  StartStandby();
+  standby_->Join(1);
+  std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
+  ASSERT_TRUE(shard->Await(shard->Push(0.25f)));
+  std::vector<float> expected = {1.0f, shard->Weights()[0]};  // by version
+  for (int i = 0; i < 200; ++i) {
+    // The shard's stream is replaced, and it connects again.
+    if (i % 40 == 20) {
+      ASSERT_TRUE(standby_->store().Admit(MakeStandbyHello(layout_, 0, kRun, /*epoch=*/1)).ok());
+    }
+    const uint64_t change = shard->Push(0.25f);
+    expected.push_back(shard->Weights()[0]);
+    if (i % 40 == 39) {
+      ASSERT_TRUE(shard->Await(change));
+    }
+    shard->Trim();
+    // The shard goes on for a while before it connects again.
+    if (i % 40 >= 20) absl::SleepFor(absl::Milliseconds(2));
+    std::vector<float> vector;
+    standby_->store().Export([&](const v1::StandbyPart& part) {
+      if (part.has_vector()) {
+        vector.resize(part.vector().size() / sizeof(float));
+        std::memcpy(vector.data(), part.vector().data(), part.vector().size());
+      } else if (part.has_block()) {
+        EXPECT_THAT(vector, testing::Each(expected[part.block().state().version()]));
+      }
+      return true;
+    });
+  }
 }
 
 TEST_P(StandbyServiceTest, NothingIsAcknowledgedWithoutAStandby) {
@@ -351,9 +408,10 @@ class RecordingStandby final : public v1::StandbyService::Service {
     });
     return *found;
   }
-  void Acknowledge(uint64_t number) {
+  void Acknowledge(uint64_t number, const std::vector<uint64_t>& returned = {}) {
     v1::StandbyAcknowledgement acknowledgement;
     acknowledgement.set_number(number);
+    acknowledgement.mutable_returned()->Assign(returned.begin(), returned.end());
     MutexLock lock(&mu_);
     stream_->Write(acknowledgement);
   }
@@ -384,8 +442,8 @@ class RecordingStandby final : public v1::StandbyService::Service {
   std::vector<v1::StandbyPart> parts_ ABSL_GUARDED_BY(mu_);
 };
 
-// Other memory is never read in place of a change's vectors, however late the standby reads them.
-TEST(SharedVectorsTest, StayInPlaceUntilTheirChangeIsAcknowledged) {
+// They are the standby's copy, which no later change may overwrite.
+TEST(SharedVectorsTest, StayInPlaceUntilTheStandbyReturnsThem) {
   RecordingStandby standby;
   int port = 0;
   grpc::ServerBuilder builder;
@@ -415,14 +473,20 @@ TEST(SharedVectorsTest, StayInPlaceUntilTheirChangeIsAcknowledged) {
       EXPECT_EQ(value, weight) << "change " << change.number();
       EXPECT_EQ(standby.memory().Counter(shared.offset() - kGenerationBefore), shared.generation());
     }
-    standby.Acknowledge(changes.back().first.number());
-    ASSERT_TRUE(shard.Await(changes.back().first.number()));
-    shard.Push(0.25f);
+    const uint64_t last = changes.back().first.number();
     std::set<uint64_t> places;
     for (const auto& [change, weight] : changes) places.insert(change.shared_vectors(0).offset());
     EXPECT_EQ(places.size(), changes.size());
+    standby.Acknowledge(last);
+    ASSERT_TRUE(shard.Await(last));
+    shard.Push(0.25f);
+    const v1::StandbyPart kept = standby.Await([&](const auto& part) { return part.number() > last; });
+    EXPECT_FALSE(places.contains(kept.shared_vectors(0).offset())) << "an acknowledgement returns nothing";
+    standby.Acknowledge(kept.number(), {places.begin(), places.end()});
+    ASSERT_TRUE(shard.Await(kept.number()));
+    shard.Push(0.25f);
     const v1::StandbyPart next =
-        standby.Await([&](const auto& part) { return part.number() > changes.back().first.number(); });
+        standby.Await([&](const auto& part) { return part.number() > kept.number(); });
     EXPECT_TRUE(places.contains(next.shared_vectors(0).offset())) << "their memory is used again";
   }
   server->Shutdown();
@@ -466,10 +530,11 @@ TEST(SharedVectorsTest, AreRefusedOutsideOfTheMemoryAndAfterTheyWereReplaced) {
   };
   const char* const outside = "is not in the server's shared memory";
   EXPECT_THAT(end(&offer, vector), testing::Not(HasSubstr(outside))) << "it is read; there is no image yet";
-  EXPECT_THAT(end(nullptr, vector), HasSubstr(outside));
+  const char* const unread = "which this standby does not read";
+  EXPECT_THAT(end(nullptr, vector), HasSubstr(unread));
   v1::SharedMemory elsewhere = offer;
   elsewhere.set_boot_id("another machine");
-  EXPECT_THAT(end(&elsewhere, vector), HasSubstr(outside));
+  EXPECT_THAT(end(&elsewhere, vector), HasSubstr(unread));
   v1::SharedVector wrong = vector;
   wrong.set_offset(offer.bytes() - 4);
   EXPECT_THAT(end(&offer, wrong), HasSubstr(outside));
