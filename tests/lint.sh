@@ -41,10 +41,10 @@ shellcheck "${scripts[@]}" ||
   hint "change the lines above as shellcheck suggests; if it is wrong, disable its check for that line, with the reason"
 tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown above"
 # OpenFile does not wait for a named pipe. Exempt are files that a process has created under a name that
-# nobody can guess, its own log, directories, and the kernel's files.
+# nobody can guess, its own log, directories, pipes between processes, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
-  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^cli/report/comparison\.cc' ||
+  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^common/net/message_pipe\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
 # common/codec includes nothing of common/base.
 mapfile -t returning < <(files '*.h' '*.cc' ':!tests' ':!common/codec' ':!common/base/status_macros.h')

@@ -1,14 +1,20 @@
 #include "common/net/message_stream.h"
 
+#include <glog/logging.h>
+
+#include <limits>
+#include <utility>
+
 #include "common/net/rpc.h"
 
 namespace catchment {
 
-MessageStream::MessageStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
+MessageStream::MessageStream(const std::shared_ptr<grpc::Channel>& channel, const ConnectionThreads& threads,
                              const Call& call, Owner* owner)
-    : queue_(queue),
+    : threads_(threads),
       stub_(channel),
-      call_((context_.AddMetadata(call.key, call.value), stub_.PrepareCall(&context_, call.method, queue))),
+      call_((context_.AddMetadata(call.key, call.value),
+             stub_.PrepareCall(&context_, call.method, threads.queue))),
       owner_(*owner) {
   under_way_ = 3;
   call_->StartCall(written_.Tag());
@@ -19,12 +25,13 @@ MessageStream::~MessageStream() {
   Cancel();
   MutexLock lock(&mu_);
   changed_.Wait(&mu_, [this] { return done_; });
+  if (pipe_ != nullptr) pipe_->Leave();
 }
 
 void MessageStream::Cancel() { context_.TryCancel(); }
 
 void MessageStream::Wake() {
-  if (BeginToWrite()) to_queue_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), woken_up_.Tag());
+  if (BeginToWrite()) to_queue_.Set(threads_.queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), woken_up_.Tag());
 }
 
 void MessageStream::Send() {
@@ -59,10 +66,34 @@ void MessageStream::Write() {
       }
       woken_ = false;
     }
-    if (owner_.Next(&outgoing_)) break;
+    while (Prepare()) {
+      if (!Transmit()) return;
+    }
   }
+}
+
+bool MessageStream::Prepare() {
+  if (writes_ == kMoving) writes_ = kInPipe;
+  if (writes_ == kOnStream) {
+    MutexLock lock(&mu_);
+    if (pipe_ != nullptr) {
+      writes_ = kMoving;
+      outgoing_ = grpc::ByteBuffer(nullptr, 0);
+      return true;
+    }
+  }
+  return owner_.Next(&outgoing_);
+}
+
+bool MessageStream::Transmit() {
   ++under_way_;
-  call_->Write(outgoing_, written_.Tag());
+  if (writes_ != kInPipe) {
+    call_->Write(outgoing_, written_.Tag());
+    return false;
+  }
+  if (!pipe()->Write(outgoing_, &written_)) return false;
+  --under_way_;  // never to zero: the caller is under way
+  return true;
 }
 
 void MessageStream::OnWritten(bool ok) {
@@ -75,22 +106,70 @@ void MessageStream::OnWritten(bool ok) {
 }
 
 void MessageStream::OnRead(bool ok) {
-  absl::Status status;
-  if (ok) {
-    status = owner_.OnMessage(incoming_);
-    if (status.ok()) {
-      call_->Read(&incoming_, read_.Tag());
-      return;
-    }
-    context_.TryCancel();
+  if (ok && !std::exchange(has_looked_for_pipes_, true)) LookForPipes();
+  const absl::Status status = ok ? Receive(incoming_) : absl::OkStatus();
+  if (ok && status.ok()) {
+    call_->Read(&incoming_, read_.Tag());
+    return;
   }
   {
     MutexLock lock(&mu_);
     ending_ = true;
-    error_ = status;
   }
+  if (pipe() != nullptr) pipe()->Close();
   call_->Finish(&status_, finished_.Tag());
   Leave();
+}
+
+void MessageStream::OnPipedRead(bool ok) {
+  if (ok && Receive(piped_incoming_).ok()) return pipe()->Read(&piped_incoming_, &piped_read_);
+  bool ending;
+  {
+    MutexLock lock(&mu_);
+    ending = ending_;
+  }
+  if (!ending) context_.TryCancel();
+  Leave();
+}
+
+MessagePipe* MessageStream::pipe() {
+  MutexLock lock(&mu_);
+  return pipe_.get();
+}
+
+absl::Status MessageStream::Receive(const grpc::ByteBuffer& message) {
+  absl::Status status;
+  {
+    MutexLock lock(&receiving_);
+    status = owner_.OnMessage(message);
+  }
+  if (status.ok()) return status;
+  {
+    MutexLock lock(&mu_);
+    error_.Update(status);
+  }
+  context_.TryCancel();
+  return status;
+}
+
+void MessageStream::LookForPipes() {
+  const auto found = context_.GetServerInitialMetadata().find(kPipesKey);
+  if (found == context_.GetServerInitialMetadata().end()) return;
+  v1::Pipes offer;
+  if (!offer.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) return;
+  absl::StatusOr<std::shared_ptr<MessagePipe>> pipe =
+      MessagePipe::Open(threads_.pipes, std::numeric_limits<int32_t>::max(), offer);
+  if (!pipe.ok()) {
+    LOG(INFO) << "no pipes to a server on this machine: " << pipe.status().message();
+    return;
+  }
+  ++under_way_;
+  {
+    MutexLock lock(&mu_);
+    pipe_ = *pipe;
+  }
+  (*pipe)->Read(&piped_incoming_, &piped_read_);
+  Send();
 }
 
 void MessageStream::Leave() {

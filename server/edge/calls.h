@@ -6,13 +6,11 @@
 
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/async_unary_call.h>
 
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <type_traits>
 #include <unordered_set>
 #include <utility>
 
@@ -21,6 +19,7 @@
 #include "common/base/mutex.h"
 #include "common/net/completion.h"
 #include "common/net/message_limits.h"
+#include "common/net/message_pipe.h"
 #include "common/net/rpc.h"
 #include "server/edge/peer_account.h"
 #include "server/edge/permission.h"
@@ -91,14 +90,19 @@ class AccountedCall {
 // A server's completion queue with the calls on it. The queue may be shut down when there are none.
 class CallQueue {
  public:
-  // `runs` admits the calls; null: all are admitted. `accounts` has those of the connections. Both outlive
+  // `runs` admits the calls; null: all are admitted. `accounts` has those of the connections. `pipes` has the
+  // pipes to processes on this machine, in which messages of more than `most_bytes` are refused. All outlive
   // the queue.
-  CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs, const PeerAccounts* accounts)
-      : queue_(queue), runs_(runs), accounts_(*accounts) {}
+  CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs, const PeerAccounts* accounts,
+            PipeThread* pipes, uint32_t most_bytes)
+      : queue_(queue), runs_(runs), accounts_(*accounts), pipes_(*pipes), most_bytes_(most_bytes) {}
 
   grpc::ServerCompletionQueue* get() const { return queue_; }
   RunCalls* runs() const { return runs_; }
   const PeerAccounts& accounts() const { return accounts_; }
+  absl::StatusOr<std::shared_ptr<MessagePipe>> MakePipe(v1::Pipes* offer) {
+    return MessagePipe::Make(&pipes_, most_bytes_, offer);
+  }
   void Enter();
   void Leave();
   // Waits until all calls have ended; to be called after the server's Shutdown.
@@ -108,6 +112,8 @@ class CallQueue {
   grpc::ServerCompletionQueue* const queue_;
   RunCalls* const runs_;
   const PeerAccounts& accounts_;
+  PipeThread& pipes_;
+  const uint32_t most_bytes_;
   Mutex mu_;
   CondVar changed_;
   int calls_ ABSL_GUARDED_BY(mu_) = 0;
@@ -225,129 +231,6 @@ class UnaryCall {
           respond(std::move(reply));
         });
   }
-};
-
-// Serves a streaming call. Its methods are called on the queue's thread, one at a time.
-class StreamOwner {
- public:
-  virtual ~StreamOwner() = default;
-  virtual void OnReadDone(bool ok) {}
-  virtual void OnWriteDone(bool ok) {}
-  // Called last, after Finish, when no operation is in progress. The call is destroyed after it.
-  virtual void OnDone() = 0;
-};
-
-// A streaming call. `Stream` is grpc::ServerAsyncReaderWriter, ServerAsyncWriter or ServerAsyncReader;
-// `Request` is the message before the stream, if there is one.
-//
-// Threads: one read and one write at a time, from any thread; Finish once, when no write is in progress.
-template <typename Stream, typename Request = std::nullptr_t>
-class StreamCall final {
- public:
-  // Asks gRPC for the next call of the method.
-  using Next = std::function<void(StreamCall* call, void* tag)>;
-  // Takes a call: either calls Start for its owner, or only Finish.
-  using Taker = std::function<void(StreamCall* call)>;
-
-  // Begins to take calls.
-  static void Accept(CallQueue* queue, Permission permission, Next next, Taker taker) {
-    new StreamCall(queue, permission, std::move(next), std::move(taker));
-  }
-
-  void Start(StreamOwner* owner) { owner_ = owner; }
-
-  template <typename Message>
-  void StartRead(Message* message) {
-    ++in_flight_;
-    accounted_.OnStream();
-    arrived_ = [this, message] { accounted_.OnMessage(*message); };
-    stream.Read(message, read_.Tag());
-  }
-  template <typename Message>
-  void StartWrite(const Message& message) {
-    ++in_flight_;
-    stream.Write(message, write_.Tag());
-  }
-  void Finish(const grpc::Status& status) { stream.Finish(status, finish_.Tag()); }
-  // For a ServerAsyncReader, whose only answer is sent at the end.
-  template <typename Reply>
-  void Finish(const Reply& reply, const grpc::Status& status) {
-    stream.Finish(reply, status, finish_.Tag());
-  }
-  void Refuse(const absl::Status& status) {
-    if constexpr (requires { stream.FinishWithError(grpc::Status(), nullptr); }) {
-      stream.FinishWithError(ToGrpc(status), finish_.Tag());
-    } else {
-      stream.Finish(ToGrpc(status), finish_.Tag());
-    }
-  }
-  // Cancels the call: operations in progress fail. Finish must still be called.
-  void Cancel() { context.TryCancel(); }
-
-  CallQueue& queue;
-  const Permission permission;
-  grpc::ServerContext context;
-  Request request{};
-  Stream stream{&context};
-
- private:
-  StreamCall(CallQueue* queue, Permission permission, Next next, Taker taker)
-      : queue(*queue),
-        permission(permission),
-        next_(std::move(next)),
-        taker_(std::move(taker)),
-        run_(queue->runs(), &context) {
-    queue->Enter();
-    next_(this, accept_.Tag());
-  }
-  ~StreamCall() { queue.Leave(); }
-
-  void OnAccept(bool ok) {
-    if (!ok) {
-      delete this;
-      return;
-    }
-    Accept(&queue, permission, next_, taker_);
-    accounted_.Begin(queue.accounts(), context);
-    accounted_.OnMessage(request);
-    absl::Status status = run_.Enter();
-    if (status.ok()) status = permission.Check(context, request);
-    if constexpr (!std::is_same_v<Request, std::nullptr_t>) status.Update(CheckLimits(request));
-    if (!status.ok()) return Refuse(status);
-    taker_(this);
-  }
-  void OnRead(bool ok) {
-    if (ok) arrived_();
-    if (owner_ != nullptr) owner_->OnReadDone(ok);
-    Leave();
-  }
-  void OnWrite(bool ok) {
-    if (owner_ != nullptr) owner_->OnWriteDone(ok);
-    Leave();
-  }
-  void OnFinish(bool ok) {
-    accounted_.OnFinish(ok);
-    Leave();
-  }
-
-  // Finish counts as in progress from the beginning.
-  void Leave() {
-    if (--in_flight_ > 0) return;
-    if (owner_ != nullptr) owner_->OnDone();
-    delete this;
-  }
-
-  const Next next_;
-  const Taker taker_;
-  StreamOwner* owner_ = nullptr;
-  std::atomic<int> in_flight_{1};
-  MemberCompletion<StreamCall> accept_{this, &StreamCall::OnAccept};
-  MemberCompletion<StreamCall> read_{this, &StreamCall::OnRead};
-  MemberCompletion<StreamCall> write_{this, &StreamCall::OnWrite};
-  MemberCompletion<StreamCall> finish_{this, &StreamCall::OnFinish};
-  std::function<void()> arrived_;  // counts the message of the read in progress
-  AccountedCall accounted_;
-  RunCall run_;
 };
 
 }  // namespace catchment

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "proto/master.grpc.pb.h"
-#include "server/edge/calls.h"
+#include "server/edge/stream_call.h"
 #include "server/host/best_keeper.h"
 
 namespace catchment {

@@ -143,7 +143,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
                              : "gRPC does not start"));
   }
   listener.address_ = is_unix ? address : absl::StrCat(address.substr(0, colon), ":", picked);
-  listener.Serve(services, std::move(queues));
+  listener.Serve(services, std::move(queues), options.max_message_bytes);
   if (!is_unix) {
     listener.acceptor_->Start([connections = std::shared_ptr(std::move(connections))](int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
@@ -155,10 +155,15 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
 }
 
 void Listener::Serve(const std::vector<CallService*>& services,
-                     std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues) {
+                     std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues,
+                     int max_message_bytes) {
   for (std::unique_ptr<grpc::ServerCompletionQueue>& queue : queues) {
+    PipeThread* const pipes = pipes_.emplace_back(std::make_unique<PipeThread>("pipes")).get();
     const auto add = [&](RunCalls* runs) {
-      return queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), runs, accounts_.get())).get();
+      return queues_
+          .emplace_back(
+              std::make_unique<CallQueue>(queue.get(), runs, accounts_.get(), pipes, max_message_bytes))
+          .get();
     };
     CallQueue* const of_process = add(nullptr);
     CallQueue* const of_runs = add(runs_.get());

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/net/completion.h"
+#include "common/net/message_pipe.h"
 #include "server/edge/acceptor.h"
 #include "server/edge/calls.h"
 #include "server/edge/health_service.h"
@@ -45,8 +46,8 @@ class Listener {
 
   // Returns HOST:PORT, with the chosen port if PORT was 0, or unix:PATH.
   const std::string& address() const { return address_; }
-  // Returns the queue of one of the threads, for the server's own calls, which must end before the listener.
-  grpc::CompletionQueue* queue() const { return threads_.front()->queue(); }
+  // Returns threads for the server's own calls, which must end before the listener.
+  ConnectionThreads threads() const { return {threads_.front()->queue(), pipes_.front().get()}; }
   // Sets the answer of the listener's health service for this name.
   void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
   // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable,
@@ -61,7 +62,7 @@ class Listener {
  private:
   Listener() = default;
   void Serve(const std::vector<CallService*>& services,
-             std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues);
+             std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues, int max_message_bytes);
 
   std::unique_ptr<Clock> clock_ = std::make_unique<SteadyClock>();
   std::unique_ptr<PeerAccounts> accounts_ = std::make_unique<PeerAccounts>();
@@ -71,6 +72,7 @@ class Listener {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Acceptor> acceptor_;  // null at a Unix socket, which only the user of the run can reach
   std::string address_;
+  std::vector<std::unique_ptr<PipeThread>> pipes_;  // one for each of threads_
   std::vector<std::unique_ptr<CallQueue>> queues_;
   std::vector<std::unique_ptr<CompletionThread>> threads_;
 };

@@ -9,8 +9,8 @@
 
 #include "common/base/mutex.h"
 #include "proto/wire.grpc.pb.h"
-#include "server/edge/calls.h"
 #include "server/edge/rate_floor.h"
+#include "server/edge/stream_call.h"
 #include "server/edge/stream_table.h"
 #include "server/shard/shard.h"
 

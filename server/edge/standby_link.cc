@@ -25,13 +25,13 @@ constexpr uint8_t kVectorKey = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 }  // namespace
 
 StandbyLink::StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
-                         const SharedArena* arena, Queue queue,
+                         const SharedArena* arena, Threads threads,
                          std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced)
     : shard_(*shard),
       layout_(*layout),
       log_(*log),
       arena_(arena),
-      queue_(std::move(queue)),
+      threads_(std::move(threads)),
       credentials_(std::move(credentials)),
       on_replaced_(std::move(on_replaced)),
       thread_([this] { Run(); }) {
@@ -107,7 +107,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   }
   messages_.clear();
   stream_ = std::make_unique<MessageStream>(
-      Connect(address, credentials_), queue_(),
+      Connect(address, credentials_), threads_(),
       MessageStream::Call{kMethod, kStandbyHelloKey, hello.SerializeAsString()},
       static_cast<MessageStream::Owner*>(this));
   if (AwaitAdmission()) {

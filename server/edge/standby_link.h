@@ -38,14 +38,14 @@ class StandbyLink final : private MessageStream::Owner {
   // Called once, on the link's thread, when another process has taken the shard over: this one must end.
   using OnReplaced = std::function<void(const absl::Status&)>;
 
-  // Returns a queue of Completions, which outlives the link. That of a listener's thread is the best one: the
-  // thread that makes an update sends it, and an acknowledgement arrives on a thread that sends answers.
-  using Queue = std::function<grpc::CompletionQueue*()>;
+  // Returns threads that outlive the link. Those of a listener are best: the thread that makes an update
+  // sends it, and an acknowledgement arrives on a thread that sends answers.
+  using Threads = std::function<ConnectionThreads()>;
 
   // All pointers outlive the link. `arena`: has the shard's buffers, which a standby on this machine reads
-  // there; null: all vectors are sent. `queue` is called after SetStandby.
+  // there; null: all vectors are sent. `threads` is called after SetStandby.
   StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log, const SharedArena* arena,
-              Queue queue, std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
+              Threads threads, std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
   ~StandbyLink() override;
 
   // Sets the standby, as the master has named it. Has no effect if nothing has changed.
@@ -83,7 +83,7 @@ class StandbyLink final : private MessageStream::Owner {
   const ParameterLayout& layout_;
   StandbyLog& log_;
   const SharedArena* const arena_;
-  const Queue queue_;
+  const Threads threads_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const OnReplaced on_replaced_;
 

@@ -103,6 +103,7 @@ class Receiver final : public StreamOwner {
 
   // The first acknowledgement says that the stream is admitted.
   void Start() {
+    if (lent_ != nullptr) call_.OfferPipes();
     v1::StandbyAcknowledgement first;
     first.set_reads_shared_memory(lent_ != nullptr);
     call_.StartWrite(Encode(first));
@@ -164,7 +165,6 @@ class Receiver final : public StreamOwner {
 
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || status_ || number_ == acknowledged_) return;
-    writing_ = true;
     acknowledged_ = number_;
     v1::StandbyAcknowledgement acknowledgement;
     acknowledgement.set_number(number_);
@@ -172,7 +172,7 @@ class Receiver final : public StreamOwner {
       const std::vector<uint64_t> returned = lent_->TakeReturned();
       acknowledgement.mutable_returned()->Assign(returned.begin(), returned.end());
     }
-    call_.StartWrite(Encode(acknowledgement));
+    writing_ = !call_.StartWrite(Encode(acknowledgement));
   }
 
   void End(const absl::Status& status) {

@@ -11,7 +11,7 @@
 #include "common/base/mutex.h"
 #include "common/job/parameter_layout.h"
 #include "proto/standby.grpc.pb.h"
-#include "server/edge/calls.h"
+#include "server/edge/stream_call.h"
 #include "server/shard/replica.h"
 
 namespace catchment {

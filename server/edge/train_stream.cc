@@ -62,6 +62,7 @@ void TrainStream::OfferMemory(const v1::SharedMemory& of_worker) {
   }
   worker_memory_ = *std::move(memory);
   MutexLock lock(&mu_);
+  call_->OfferPipes();
   offer_ = context_.arena->Offer().SerializeAsString();
 }
 
@@ -197,27 +198,39 @@ void TrainStream::Deliver(Answer answer) {
   if (ending_) return;
   answers_.Push(std::move(answer));
   WriteNext();
+  ReadNext();
 }
 
 void TrainStream::WriteNext() {
-  if (writing_ || ending_) return;
-  if (!offer_.empty()) {
-    outgoing_made_at_ = 0;
-    return Write(Frame({.operation = v1::Block::SHARE}, grpc::Slice(std::exchange(offer_, {}))), 0);
+  while (!writing_ && !ending_) {
+    if (!offer_.empty()) {
+      outgoing_made_at_ = 0;
+      Write(Frame({.operation = v1::Block::SHARE}, grpc::Slice(std::exchange(offer_, {}))), 0);
+      continue;
+    }
+    if (answers_.empty() || MustWait()) return;
+    Answer answer = answers_.Pop();
+    outgoing_made_at_ = answer.made_at;
+    ShareMemory(&answer);
+    const uint64_t shared_bytes = answer.header.shared_bytes;
+    Write(Frame(answer.header, SliceOf(std::move(answer.payload))), shared_bytes);
   }
-  if (answers_.empty() || MustWait()) return;
-  Answer answer = answers_.Pop();
-  outgoing_made_at_ = answer.made_at;
-  ShareMemory(&answer);
-  const uint64_t shared_bytes = answer.header.shared_bytes;
-  Write(Frame(answer.header, SliceOf(std::move(answer.payload))), shared_bytes);
 }
 
 void TrainStream::Write(grpc::ByteBuffer frame, uint64_t shared_bytes) {
   outgoing_.Swap(&frame);
   outgoing_bytes_ = outgoing_.Length() + shared_bytes;
   writing_ = true;
-  call_->StartWrite(outgoing_);
+  if (call_->StartWrite(outgoing_)) NoteWritten();
+}
+
+void TrainStream::NoteWritten() {
+  writing_ = false;
+  bytes_sent_ += outgoing_bytes_;
+  outgoing_.Clear();
+  if (context_.timer != nullptr && outgoing_made_at_ > 0)
+    shard_.CountAnswer(context_.clock.Now() - outgoing_made_at_);
+  times_drained_ += answers_.empty();
 }
 
 void TrainStream::ShareMemory(Answer* answer) {
@@ -250,7 +263,9 @@ bool TrainStream::MustWait() {
       trace->RecordOn(absl::StrCat("standby: worker ", self->worker_), "standby", begin, trace->Now());
     MutexLock lock(&self->mu_);
     self->waits_for_standby_ = false;
-    acknowledged ? self->WriteNext() : self->EndStream(LogHasEnded());
+    if (!acknowledged) return self->EndStream(LogHasEnded());
+    self->WriteNext();
+    self->ReadNext();
   };
   const auto wait = context_.log->Await(answers_[0].change, then);
   if (wait == StandbyLog::Wait::kNever) EndStream(LogHasEnded());
@@ -260,14 +275,9 @@ bool TrainStream::MustWait() {
 
 void TrainStream::OnWriteDone(bool ok) {
   MutexLock lock(&mu_);
-  writing_ = false;
-  bytes_sent_ += outgoing_bytes_;
-  outgoing_.Clear();
-  if (context_.timer != nullptr && outgoing_made_at_ > 0)
-    shard_.CountAnswer(context_.clock.Now() - outgoing_made_at_);
   // The peer has disconnected, which the next read will report.
   if (!ok) answers_.Clear();
-  times_drained_ += answers_.empty();
+  NoteWritten();
   WriteNext();
   ReadNext();
   FinishWhenIdle();

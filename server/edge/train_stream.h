@@ -33,9 +33,9 @@
 #include "common/net/grpc_frame.h"
 #include "proto/wire.pb.h"
 #include "server/edge/apply_pool.h"
-#include "server/edge/calls.h"
 #include "server/edge/deadline_timer.h"
 #include "server/edge/rate_floor.h"
+#include "server/edge/stream_call.h"
 #include "server/edge/stream_table.h"
 #include "server/shard/ring.h"
 #include "server/shard/shard.h"
@@ -92,6 +92,7 @@ class TrainStream final : public StreamOwner,
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `shared_bytes`: of a payload that is not in the message.
   void Write(grpc::ByteBuffer frame, uint64_t shared_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteWritten() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Replaces the answer's payload by its place in shared memory, if the worker can read it there.
   void ShareMemory(Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Drops the buffers that the worker has read.
@@ -112,7 +113,7 @@ class TrainStream final : public StreamOwner,
   uint64_t number_ = 0;                         // in the table, from Start on
   std::unique_ptr<MappedArena> worker_memory_;  // from Start on; null: none is shared
 
-  // Used by the queue's thread.
+  // Used by one read at a time.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
 

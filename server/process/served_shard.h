@@ -31,11 +31,11 @@ class ServedStandby {
         store_(config.job, layout, (config.index + layout.num_shards() - 1) % layout.num_shards()),
         service_(&store_, front) {}
 
-  // Begins to send the shard to the standby that commands name. `arena`, `queue` and `on_replaced`: as in
+  // Begins to send the shard to the standby that commands name. `arena`, `threads` and `on_replaced`: as in
   // StandbyLink.
-  void Start(ShardHost* host, const SharedArena* arena, StandbyLink::Queue queue,
+  void Start(ShardHost* host, const SharedArena* arena, StandbyLink::Threads threads,
              StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
-    link_ = std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, arena, std::move(queue),
+    link_ = std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, arena, std::move(threads),
                                           credentials_, std::move(on_replaced));
     if (epoch > 0) link_->SetEpoch(epoch);
     host->SetOnStandby([this](const v1::ShardCommand::Standby& standby, uint64_t run_id) {
@@ -93,7 +93,7 @@ class ServedShard {
   void StartStandby(StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
     if (!standby_) return;
     standby_->Start(
-        &host_, service_.arena(), [edge = &edge_] { return edge->queue(); }, std::move(on_replaced), epoch);
+        &host_, service_.arena(), [edge = &edge_] { return edge->threads(); }, std::move(on_replaced), epoch);
   }
   // Keeps the copy of another server's shard, as the master has answered.
   void JoinAsStandby(const v1::RegisterServerReply& reply) {

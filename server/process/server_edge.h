@@ -30,7 +30,7 @@ class ServerEdge {
 
   const std::string& address() const { return listener_->address(); }
   // As Listener::queue.
-  grpc::CompletionQueue* queue() const { return listener_->queue(); }
+  ConnectionThreads threads() const { return listener_->threads(); }
   // Sets the answers to the health checks of the shard and of the master.
   void SetShardServing(int index, bool serving);
   void SetMasterServing(bool serving);

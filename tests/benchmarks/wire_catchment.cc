@@ -81,7 +81,7 @@ class CatchmentServer final : public WireServer {
     standby_listener_.emplace(*std::move(listener));
     store_.Join(kRunId, 1);
     link_.emplace(
-        &shard_, &layout_, &log_, service_.arena(), [this] { return listener_->queue(); },
+        &shard_, &layout_, &log_, service_.arena(), [this] { return listener_->threads(); },
         *ClientCredentials(CertificateOf(options, "server")),
         [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;

@@ -21,8 +21,9 @@ using testing::HasSubstr;
 
 constexpr uint64_t kBlockBytes = 16 * sizeof(float);
 
-// A worker that shares memory by the rules, or against them. The shard is one block of 16 values.
-class SharedMemoryTest : public testing::Test {
+// A worker that shares memory by the rules, or against them. The shard is one block of 16 values. The
+// parameter: whether the worker moves to the pipes that the server offers.
+class SharedMemoryTest : public testing::TestWithParam<bool> {
  protected:
   // A stream whose Hello offers `offer`.
   class Sharer : public RawStream {
@@ -58,6 +59,7 @@ class SharedMemoryTest : public testing::Test {
     EXPECT_TRUE(offer.ParseFromString(block.payload()));
     auto mapped = MappedArena::Open(offer);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
+    if (GetParam()) stream->MoveToPipes();
     return mapped.ok() ? *std::move(mapped) : nullptr;
   }
   v1::Block Share(uint64_t counters) const {
@@ -78,8 +80,7 @@ class SharedMemoryTest : public testing::Test {
   // Returns the status with which the server ends a stream on which it received these blocks.
   grpc::Status EndAfter(const std::vector<v1::Block>& blocks) {
     Sharer peer(servers_, 0, arena_->Offer());
-    v1::Block offer;
-    EXPECT_TRUE(peer.Read(&offer));
+    ReadOffer(&peer);
     for (const v1::Block& block : blocks) peer.Write(block);
     return peer.Finish();
   }
@@ -91,7 +92,7 @@ class SharedMemoryTest : public testing::Test {
   std::pmr::vector<float> gradient_;
 };
 
-TEST_F(SharedMemoryTest, PayloadsStayInTheMemoryOfTheirSenders) {
+TEST_P(SharedMemoryTest, PayloadsStayInTheMemoryOfTheirSenders) {
   Sharer peer(servers_, 0, arena_->Offer());
   const auto of_server = ReadOffer(&peer);
   ASSERT_TRUE(peer.Write(Share()));
@@ -110,7 +111,7 @@ TEST_F(SharedMemoryTest, PayloadsStayInTheMemoryOfTheirSenders) {
   }
 }
 
-TEST_F(SharedMemoryTest, AnswersComeInMessagesAgainWhenTheWorkerReadsNone) {
+TEST_P(SharedMemoryTest, AnswersComeInMessagesAgainWhenTheWorkerReadsNone) {
   Sharer peer(servers_, 0, arena_->Offer());
   const auto of_server = ReadOffer(&peer);
   ASSERT_TRUE(peer.Write(Share()));
@@ -132,7 +133,7 @@ TEST_F(SharedMemoryTest, AnswersComeInMessagesAgainWhenTheWorkerReadsNone) {
   }
 }
 
-TEST_F(SharedMemoryTest, ReuseOfABufferShowsInItsGeneration) {
+TEST_P(SharedMemoryTest, ReuseOfABufferShowsInItsGeneration) {
   std::unique_ptr<MappedArena> of_server;
   v1::Block first;
   {
@@ -154,7 +155,7 @@ TEST_F(SharedMemoryTest, ReuseOfABufferShowsInItsGeneration) {
   EXPECT_TRUE(reused);
 }
 
-TEST_F(SharedMemoryTest, PushThatTheWorkerHasGivenUpIsNotApplied) {
+TEST_P(SharedMemoryTest, PushThatTheWorkerHasGivenUpIsNotApplied) {
   const v1::Block push = Push(1);
   ++counters_->generation;
   const grpc::Status status = EndAfter({Share(), push});
@@ -163,7 +164,7 @@ TEST_F(SharedMemoryTest, PushThatTheWorkerHasGivenUpIsNotApplied) {
   EXPECT_EQ(Weight(), 0.0f);
 }
 
-TEST_F(SharedMemoryTest, ValuesThatAreNotFiniteAreNotApplied) {
+TEST_P(SharedMemoryTest, ValuesThatAreNotFiniteAreNotApplied) {
   gradient_[7] = std::numeric_limits<float>::quiet_NaN();
   Sharer peer(servers_, 0, arena_->Offer());
   ReadOffer(&peer);
@@ -175,7 +176,7 @@ TEST_F(SharedMemoryTest, ValuesThatAreNotFiniteAreNotApplied) {
   EXPECT_EQ(Weight(), 0.0f);
 }
 
-TEST_F(SharedMemoryTest, PlacesOutsideOfTheMemoryEndTheStreamWithTheReason) {
+TEST_P(SharedMemoryTest, PlacesOutsideOfTheMemoryEndTheStreamWithTheReason) {
   const auto moved = [this](uint64_t offset, uint64_t bytes) {
     v1::Block push = Push(1);
     push.set_shared_offset(offset);
@@ -198,7 +199,7 @@ TEST_F(SharedMemoryTest, PlacesOutsideOfTheMemoryEndTheStreamWithTheReason) {
   EXPECT_EQ(Weight(), 0.0f);
 }
 
-TEST_F(SharedMemoryTest, MemoryThatWasNotOfferedOrAgreedOnIsNotRead) {
+TEST_P(SharedMemoryTest, MemoryThatWasNotOfferedOrAgreedOnIsNotRead) {
   EXPECT_THAT(EndAfter({Push(1)}).error_message(), HasSubstr("before SHARE"));
   Peer without(servers_, 0);
   without.Write(Share());
@@ -209,7 +210,7 @@ TEST_F(SharedMemoryTest, MemoryThatWasNotOfferedOrAgreedOnIsNotRead) {
   EXPECT_EQ(Weight(), 0.0f);
 }
 
-TEST_F(SharedMemoryTest, OffersThatCannotBeUsedLeavePayloadsInMessages) {
+TEST_P(SharedMemoryTest, OffersThatCannotBeUsedLeavePayloadsInMessages) {
   v1::SharedMemory elsewhere = arena_->Offer();
   elsewhere.set_boot_id("another machine");
   v1::SharedMemory wrong = arena_->Offer();
@@ -225,7 +226,7 @@ TEST_F(SharedMemoryTest, OffersThatCannotBeUsedLeavePayloadsInMessages) {
   }
 }
 
-TEST_F(SharedMemoryTest, MemoryThatIsFreedWhileTheServerReadsEndsNothing) {
+TEST_P(SharedMemoryTest, MemoryThatIsFreedWhileTheServerReadsEndsNothing) {
   Sharer peer(servers_, 0, arena_->Offer());
   ReadOffer(&peer);
   ASSERT_TRUE(peer.Write(Share()));
@@ -237,7 +238,7 @@ TEST_F(SharedMemoryTest, MemoryThatIsFreedWhileTheServerReadsEndsNothing) {
   EXPECT_EQ(answer.fate(), v1::Block::APPLIED);
 }
 
-TEST_F(SharedMemoryTest, ServerThatSharesNoMemoryOffersNone) {
+TEST_P(SharedMemoryTest, ServerThatSharesNoMemoryOffersNone) {
   TestServers::Options options;
   options.service.shared_memory = false;
   TestServers servers(GradientJob(false), FlatLayout(16, 1, 16), options);
@@ -248,6 +249,60 @@ TEST_F(SharedMemoryTest, ServerThatSharesNoMemoryOffersNone) {
   ASSERT_TRUE(peer.Read(&answer));
   EXPECT_EQ(answer.payload().size(), kBlockBytes);
 }
+
+INSTANTIATE_TEST_SUITE_P(Messages, SharedMemoryTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "in_pipes" : "on_the_stream"; });
+
+// A worker that has moved to the pipes.
+class PipeTest : public SharedMemoryTest {
+ protected:
+  // The worker's next stream works.
+  void ExpectNextStream() {
+    Sharer peer(servers_, 0, arena_->Offer());
+    ReadOffer(&peer);
+    v1::Block answer;
+    ASSERT_TRUE(peer.Write(PullOf(0)));
+    ASSERT_TRUE(peer.Read(&answer));
+    EXPECT_EQ(answer.payload().size(), kBlockBytes);
+  }
+};
+
+TEST_P(PipeTest, MessagesThatViolateTheProtocolEndTheStream) {
+  for (const char* const bytes : {"\xff\xff\xff\xff", "\1\0\0\0\377"}) {
+    Sharer peer(servers_, 0, arena_->Offer());
+    ReadOffer(&peer);
+    peer.WriteToPipe(std::string(bytes, bytes[0] == 1 ? 5 : 4));
+    v1::Block answer;
+    EXPECT_FALSE(peer.Read(&answer));
+    peer.Finish();
+  }
+  ExpectNextStream();
+}
+
+TEST_P(PipeTest, MessageOnTheStreamEndsIt) {
+  Sharer peer(servers_, 0, arena_->Offer());
+  ReadOffer(&peer);
+  EXPECT_TRUE(peer.WriteToStream(PullOf(0).SerializeAsString()));
+  v1::Block answer;
+  EXPECT_FALSE(peer.Read(&answer));
+  EXPECT_EQ(peer.Finish().error_code(), grpc::CANCELLED);
+  ExpectNextStream();
+}
+
+// The worker stops reading, and is lost.
+TEST_P(PipeTest, StreamEndsWhileAnswersWaitForRoom) {
+  {
+    Sharer peer(servers_, 0, arena_->Offer());
+    ReadOffer(&peer);
+    // Answers without shared memory fill the pipe; so do the requests that the server does not read then.
+    const std::string pull = PullOf(0).SerializeAsString();
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(peer.Write(pull));
+  }
+  ExpectNextStream();
+}
+
+INSTANTIATE_TEST_SUITE_P(Messages, PipeTest, testing::Values(true),
+                         [](const auto&) { return std::string("in_pipes"); });
 
 }  // namespace
 }  // namespace catchment

@@ -72,7 +72,10 @@ class ShardProcess {
     std::vector<Answer> answers;
     shard_.SetRosters(command, 0, &answers);
     link_ = std::make_unique<StandbyLink>(
-        &shard_, &layout, &log_, arena_.get(), [this] { return connections_.queue(); },
+        &shard_, &layout, &log_, arena_.get(),
+        [this] {
+          return ConnectionThreads{connections_.queue(), &pipes_};
+        },
         grpc::InsecureChannelCredentials(),
         [this](const absl::Status& status) { replaced_.set_value(status); });
     v1::ShardCommand::Standby named;
@@ -135,6 +138,7 @@ class ShardProcess {
   Shard shard_;
   uint64_t pushes_ = 0;
   std::promise<absl::Status> replaced_;
+  PipeThread pipes_{"pipes"};
   CompletionThread connections_{std::make_unique<grpc::CompletionQueue>(), "connections"};
   std::unique_ptr<StandbyLink> link_;
 };

@@ -35,7 +35,8 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
     servers_.push_back(std::make_unique<ServerChannel>(
         ServerChannel::Options{options_.servers[s], options_.credentials, HelloTo(s), options_.compression,
                                arena_.get()},
-        &layout_, &current_, connections_.queue(), &mu_, static_cast<ServerChannel::Owner*>(this)));
+        &layout_, &current_, ConnectionThreads{connections_.queue(), &pipes_}, &mu_,
+        static_cast<ServerChannel::Owner*>(this)));
   }
 }
 

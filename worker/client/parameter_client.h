@@ -129,6 +129,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   const Options options_;
   const ParameterLayout& layout_;
   const Clock& clock_;
+  PipeThread pipes_{"pipes"};
   CompletionThread connections_;
 
   std::vector<ServerChannel::Current> current_;  // by fragment

@@ -45,13 +45,13 @@ v1::Block::Operation OnTheWire(Parameters::Operation::Kind kind) {
 }  // namespace
 
 ServerChannel::ServerChannel(Options options, const ParameterLayout* layout,
-                             const std::vector<Current>* current, grpc::CompletionQueue* queue, Mutex* mu,
+                             const std::vector<Current>* current, const ConnectionThreads& threads, Mutex* mu,
                              Owner* owner)
     : options_(std::move(options)),
       index_(static_cast<int>(options_.hello.shard())),
       layout_(*layout),
       current_(*current),
-      queue_(queue),
+      threads_(threads),
       mu_(*mu),
       owner_(*owner),
       channel_(Connect(options_.address, options_.credentials)),
@@ -87,7 +87,7 @@ void ServerChannel::Open() {
     closed_ = false;
     sharing_ = kNotShared;
   }
-  stream_ = std::make_unique<ShardStream>(channel_, queue_, options_.hello, this);
+  stream_ = std::make_unique<ShardStream>(channel_, threads_, options_.hello, this);
 }
 
 void ServerChannel::Close() {

@@ -1,13 +1,13 @@
 // One server, as a ParameterClient sees it: the stream to the server, the codec of its blocks, and the place
 // of each block in the current operation.
 //
-// Threads: one caller at a time; the stream calls on the thread of the connections and in Send. All channels
+// Threads: one caller at a time; the stream calls on the threads of the connections and in Send. All channels
 // of a client share its lock, which guards the schedule and the state of the stream. Payloads are encoded and
 // decoded without it.
 //
 // With a server on this machine payloads stay in shared memory (Block.SHARE in proto/wire.proto): the server
 // reads a push where the operation's input is, if that is in Options.arena, and an answer is decoded from the
-// server's memory.
+// server's memory. The messages are then in pipes (common/net/message_pipe.h).
 #ifndef CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
 #define CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
 
@@ -72,7 +72,7 @@ class ServerChannel final : public ShardStream::Owner {
 
   // All pointers outlive the channel. `current`: by fragment. `mu` is the lock of the owner.
   ServerChannel(Options options, const ParameterLayout* layout, const std::vector<Current>* current,
-                grpc::CompletionQueue* queue, Mutex* mu, Owner* owner);
+                const ConnectionThreads& threads, Mutex* mu, Owner* owner);
 
   ~ServerChannel() override { Close(); }
 
@@ -144,7 +144,7 @@ class ServerChannel final : public ShardStream::Owner {
   const int index_;
   const ParameterLayout& layout_;
   const std::vector<Current>& current_;
-  grpc::CompletionQueue* const queue_;
+  const ConnectionThreads threads_;
   Mutex& mu_;
   Owner& owner_;
   const std::shared_ptr<grpc::Channel> channel_;

@@ -10,9 +10,9 @@ constexpr char kMethod[] = "/catchment.v1.ShardService/Train";
 
 }  // namespace
 
-ShardStream::ShardStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
+ShardStream::ShardStream(const std::shared_ptr<grpc::Channel>& channel, const ConnectionThreads& threads,
                          const v1::Hello& hello, Owner* owner)
-    : owner_(*owner), stream_(channel, queue, {kMethod, kHelloKey, hello.SerializeAsString()}, this) {}
+    : owner_(*owner), stream_(channel, threads, {kMethod, kHelloKey, hello.SerializeAsString()}, this) {}
 
 bool ShardStream::Next(grpc::ByteBuffer* message) {
   BlockHeader header;

@@ -31,8 +31,8 @@ class ShardStream final : private MessageStream::Owner {
     virtual void OnClosed(const absl::Status& status) = 0;
   };
 
-  // `queue` (of Completions) and `owner` outlive the stream.
-  ShardStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
+  // `threads` and `owner` outlive the stream.
+  ShardStream(const std::shared_ptr<grpc::Channel>& channel, const ConnectionThreads& threads,
               const v1::Hello& hello, Owner* owner);
 
   void Wake() { stream_.Wake(); }

@@ -72,11 +72,13 @@ class ShardStreamTest : public testing::Test {
     hello.set_incarnation(IncarnationOf(0));
     hello.set_run_id(kRunId);
     hello.set_token(TestToken(hello.incarnation()));
-    stream_ = std::make_unique<ShardStream>(
-        Connect(servers_.addresses()[0], grpc::InsecureChannelCredentials()), queue_.queue(), hello, &owner_);
+    stream_ =
+        std::make_unique<ShardStream>(Connect(servers_.addresses()[0], grpc::InsecureChannelCredentials()),
+                                      ConnectionThreads{queue_.queue(), &pipes_}, hello, &owner_);
   }
 
   TestServers servers_;
+  PipeThread pipes_{"pipes"};
   CompletionThread queue_;
   PullOwner owner_;
   std::unique_ptr<ShardStream> stream_;
