@@ -256,4 +256,6 @@ void TuneProcess() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+void KeepGrpcRunning() { grpc_init(); }
+
 }  // namespace catchment

@@ -73,6 +73,11 @@ std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds);
 // connection (measured: 0.1 instead of 1.1 MiB).
 void TuneProcess();
 
+// Keeps gRPC running until the process ends. Shutting it down takes up to 10 s if a write once had to wait
+// for room in its socket: the thread that then waits for the connection (the "backup poller") is not woken.
+// Call it when signals are blocked, because it starts threads.
+void KeepGrpcRunning();
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_NET_RPC_H_

@@ -97,6 +97,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
   const auto run_once = [&]() -> absl::StatusOr<int> {
     const bool json = format == "json";
     if (json) LogJson(line->name);
+    KeepGrpcRunning();
     if (!trace.empty()) StartTrace(trace);
     MetricsEndpoint metrics(metrics_address, line->name);
     absl::StatusOr<DaemonEnd> end = run(&metrics);
