@@ -29,7 +29,7 @@ class ServerEdge {
   void End(bool begins_again);
 
   const std::string& address() const { return listener_->address(); }
-  // As Listener::queue.
+  // As Listener::threads.
   ConnectionThreads threads() const { return listener_->threads(); }
   // Sets the answers to the health checks of the shard and of the master.
   void SetShardServing(int index, bool serving);
