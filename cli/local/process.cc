@@ -22,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
+#include "common/program/ending_signals.h"
 
 namespace catchment {
 namespace {
@@ -210,8 +211,8 @@ std::vector<std::string> LastLines(const std::string& text, int lines) {
 }
 
 SignalWaiter::SignalWaiter() {
-  sigemptyset(&awaited_);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&awaited_, signal);
+  awaited_ = EndingSignals();
+  sigaddset(&awaited_, SIGCHLD);
   pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
 }
 

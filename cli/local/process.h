@@ -82,9 +82,9 @@ class Process {
 // Returns the last lines of a text that are not empty, at most `lines`.
 std::vector<std::string> LastLines(const std::string& text, int lines);
 
-// Receives SIGINT, SIGTERM and SIGHUP (requests to end) and SIGCHLD (a child has ended) in calls instead of a
-// handler. While the object exists these signals are blocked in the thread that created it and in threads
-// that are started by that. Create it before the first thread.
+// Receives the EndingSignals (common/program/ending_signals.h) and SIGCHLD (a child has ended) in calls
+// instead of a handler. While the object exists these signals are blocked in the thread that created it and
+// in threads that are started by that. Create it before the first thread.
 class SignalWaiter {
  public:
   SignalWaiter();

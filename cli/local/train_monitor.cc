@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
+#include "common/program/ending_signals.h"
 #include "common/program/security_flags.h"
 
 namespace catchment {
@@ -24,6 +25,7 @@ constexpr double kProgramEndSeconds = 75;
 // After a signal to stop workers have so long to end with the job. Those that are left are then asked
 // themselves, since only then they limit the time of their programs: such as one that hangs.
 constexpr double kLeaveSeconds = 1;
+constexpr char kStops[] = ": stopping after saving a checkpoint; a second signal kills all processes";
 
 bool HasMoved(const v1::JobStatus& before, const v1::JobStatus& now) {
   return before.phase() != now.phase() || before.samples() != now.samples() ||
@@ -109,6 +111,8 @@ void TrainMonitor::StopForTime() {
 
 void TrainMonitor::HandleSignal(int signal) {
   if (signal == 0 || signal == SIGCHLD) return;
+  if (stop_asked_ > 0 && IsWarning(signal)) return;
+  if (std::exchange(warned_, false)) return observer_->Note(absl::StrCat(SignalName(signal), kStops));
   if (stop_asked_ > 0) {
     observer_->Note(absl::StrCat(SignalName(signal), ": killing all processes"));
     killed_ = true;
@@ -121,8 +125,9 @@ void TrainMonitor::HandleSignal(int signal) {
   stop_asked_ = clock_.Now();
   ask_workers_at_ = stop_asked_ + kLeaveSeconds;
   outcome_.signal = signal;
-  observer_->Note(absl::StrCat(SignalName(signal),
-                               ": stopping after saving a checkpoint; a second signal kills all processes"));
+  warned_ = IsWarning(signal);
+  observer_->Note(
+      absl::StrCat(SignalName(signal), warned_ ? ": stopping after saving a checkpoint" : kStops));
   if (!master_->Stop(absl::StrCat(SignalName(signal), " to `catchment train`")).ok())
     cluster_->SignalMaster(SIGTERM);
 }

@@ -12,6 +12,8 @@
 //     error
 //   the master does not answer, or there is no progress, for a given time: the job ends
 //   SIGINT, SIGTERM, SIGHUP    the job stops after saving a checkpoint; a second signal kills its processes
+//   a warning of a batch       the job stops after saving a checkpoint, and so it does if the batch system
+//     system (IsWarning)       repeats the warning or sends one of the signals above
 //
 // Units: seconds.
 // Threads: none; an object is used by the thread that created the cluster.
@@ -117,6 +119,7 @@ class TrainMonitor {
   double answered_ = 0;        // the time of the last answer
   double moved_ = 0;           // the time of the last progress
   double stop_asked_ = 0;      // the time of the request to stop; 0: none
+  bool warned_ = false;        // stop_asked_ is of a warning, and no other signal has followed
   double ask_workers_at_ = 0;  // 0: not, or no more
   double orphaned_ = 0;        // the time since which no worker runs; 0: some do
   int workers_in_order_ = 0;

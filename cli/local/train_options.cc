@@ -29,7 +29,8 @@ Examples:
 
 constexpr char kNotes[] = R"(
 Exit code: 0: the job is done; 1: it failed; 2: wrong command line; 128 + N: signal N ended it.
-SIGINT (Ctrl-C) and SIGTERM stop the job after saving a checkpoint; a second one kills its processes.
+SIGINT (Ctrl-C) and SIGTERM stop the job after saving a checkpoint; a second one kills its processes. SIGUSR1,
+SIGUSR2 and SIGXCPU, with which batch systems warn of a limit, stop it, too.
 If a worker dies, the reason and the end of its log are printed, and the others continue.
 )";
 

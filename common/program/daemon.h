@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_COMMON_PROGRAM_DAEMON_H_
 #define CATCHMENT_COMMON_PROGRAM_DAEMON_H_
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -29,13 +30,12 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
               const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
               const std::function<std::string()>& features = nullptr);
 
-// Blocks SIGTERM, SIGINT and SIGHUP until a SignalThread waits for them. Call it at the beginning of main(),
-// before any thread is started.
+// Blocks the EndingSignals (common/program/ending_signals.h) until a SignalThread waits for them. Call it at
+// the beginning of main(), before any thread is started.
 void BlockSignals();
 
-// Calls `on_signal` for every SIGTERM, SIGINT and SIGHUP, from construction to destruction, on a separate
-// thread, which may call any function. SIGHUP stays ignored in a process that was started with it ignored
-// (nohup).
+// Calls `on_signal` for every one of the EndingSignals, from construction to destruction, on a separate
+// thread, which may call any function.
 class SignalThread {
  public:
   explicit SignalThread(std::function<void(int signal)> on_signal);
@@ -43,6 +43,7 @@ class SignalThread {
 
  private:
   const std::function<void(int)> on_signal_;
+  std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
 

@@ -3,28 +3,23 @@
 #include <signal.h>
 
 #include "common/program/daemon.h"
+#include "common/program/ending_signals.h"
 
 namespace catchment {
 namespace {
 
-// The signal that ends the thread; it is sent only to that thread.
-constexpr int kEnd = SIGUSR2;
-
-// Returns true if SIGHUP is ignored. Linux queues a blocked signal even if it is ignored, so a process under
-// nohup must not wait for SIGHUP.
-bool IgnoresHangup() {
-  struct sigaction action;
-  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
+// Wakes the thread that waits for signals. The same signal may come from elsewhere.
+constexpr int kWake = SIGUSR2;
 
 sigset_t Signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  if (!IgnoresHangup()) sigaddset(&signals, SIGHUP);
-  sigaddset(&signals, kEnd);
+  sigset_t signals = EndingSignals();
+  sigaddset(&signals, kWake);
   return signals;
+}
+
+bool IsAwaited(int signal) {
+  const sigset_t signals = EndingSignals();
+  return sigismember(&signals, signal) == 1;
 }
 
 }  // namespace
@@ -37,14 +32,16 @@ void BlockSignals() {
 SignalThread::SignalThread(std::function<void(int signal)> on_signal)
     : on_signal_(std::move(on_signal)), thread_([this] {
         const sigset_t signals = Signals();
-        for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kEnd;) {
+        for (int signal = 0; sigwait(&signals, &signal) == 0 && !ended_;) {
+          if (!IsAwaited(signal)) continue;
           LOG(INFO) << "received SIG" << sigabbrev_np(signal);
           on_signal_(signal);
         }
       }) {}
 
 SignalThread::~SignalThread() {
-  pthread_kill(thread_.native_handle(), kEnd);
+  ended_ = true;
+  pthread_kill(thread_.native_handle(), kWake);
   thread_.join();
 }
 

@@ -195,6 +195,14 @@ TEST(SignalWaiterTest, ReturnsTheSignalThatCame) {
   EXPECT_EQ(signals.Wait(-1), 0);
 }
 
+TEST(SignalWaiterTest, ReturnsNoneThatTheProcessIgnores) {
+  const auto before = signal(SIGHUP, SIG_IGN);  // as under nohup
+  SignalWaiter signals;
+  kill(getpid(), SIGHUP);
+  EXPECT_EQ(signals.Wait(0), 0);
+  signal(SIGHUP, before);
+}
+
 TEST(SignalWaiterTest, AChildsEndWakesIt) {
   SignalWaiter signals;
   auto process = Process::Start({"shell", {"/bin/true"}, ::testing::TempDir() + "/wakes.log"});

@@ -300,6 +300,21 @@ TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
   ExpectNoChildLeft();
 }
 
+// A batch system warns, repeats its warning (SIGXCPU: every second), and sends SIGTERM at the limit.
+TEST_F(TrainTest, WarningsOfABatchSystemStopTheJobInOrder) {
+  for (const std::string warning : {"USR1", "USR2", "XCPU"}) {
+    fs::remove_all(options_.out);
+    Script("checkpoint");
+    Worker("for signal in " + warning + " " + warning +
+           " TERM; do kill -$signal $PPID; sleep 0.1; done; exec sleep 1000");
+    bounds_.end = 0.2;  // this worker gets no signal to end
+    EXPECT_GT(Train(), 128) << err_.str();
+    EXPECT_THAT(out_.str(), AllOf(HasSubstr("SIG" + warning + ": stopping after saving a checkpoint"),
+                                  HasSubstr("ended          STOPPED"), Not(HasSubstr("killing"))));
+    ExpectNoChildLeft();
+  }
+}
+
 TEST_F(TrainTest, ASecondSignalKills) {
   Script("stubborn");
   // The master's log shows that the first one has been handled.

@@ -1,5 +1,6 @@
 // Jobs that end before their budget is spent: on request, or because a server has ended.
 #include <csignal>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -41,6 +42,23 @@ TEST(StopTest, MasterThatStillWaitsForServersEnds) {
   ASSERT_TRUE(cluster.StartMaster());
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
+
+// Batch systems send these before a limit, and SIGTERM later.
+TEST(StopTest, WarningsOfABatchSystemEndTheJobInOrder) {
+  for (const int warning : {SIGUSR1, SIGUSR2, SIGXCPU}) {
+    const std::string name = strsignal(warning);
+    TestCluster cluster({Job("downpour"), /*servers=*/2, absl::StrCat(TestDirectory(), "/", warning)});
+    ASSERT_TRUE(cluster.Start(2)) << name;
+    ASSERT_TRUE(cluster.AwaitTrained(2000)) << name;
+    cluster.worker(0).Signal(warning);
+    ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0)) << name;
+    cluster.server(0).Signal(warning);
+    cluster.server(0).Signal(SIGTERM);
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd()) << name;
+    EXPECT_EQ(cluster.Summary()["phase"], "STOPPED") << name;
+    EXPECT_GT(cluster.Summary()["last_checkpoint"], 0) << name;
+  }
 }
 
 // As when a terminal is closed, or a program is to open its log again.

@@ -45,17 +45,37 @@ TEST(SignalThreadDeathTest, LogsTheSignalThatStopsAProcess) {
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "received SIGTERM");
 }
 
-TEST(SignalThreadDeathTest, LeavesHangupIgnoredWhereItWas) {
+TEST(SignalThreadDeathTest, LeavesSignalsIgnoredThatWere) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
-    signal(SIGHUP, SIG_IGN);
+    for (const int ignored : {SIGHUP, SIGUSR1, SIGUSR2}) signal(ignored, SIG_IGN);
     BlockSignals();
     SignalThread thread([](int signal) { _exit(signal == SIGTERM ? 0 : 1); });
-    kill(getpid(), SIGHUP);
+    for (const int ignored : {SIGHUP, SIGUSR1, SIGUSR2}) kill(getpid(), ignored);
     kill(getpid(), SIGTERM);
     pause();
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+// A server that has handled the warning of a batch system must still obey its SIGTERM.
+TEST(SignalThreadTest, WarningsOfBatchSystemsAreCallsThatAnotherSignalMayFollow) {
+  BlockSignals();
+  Mutex mu;
+  CondVar changed;
+  int last = 0;
+  SignalThread thread([&](int signal) {
+    MutexLock lock(&mu);
+    last = signal;
+    changed.Notify();
+  });
+  for (const int warning : {SIGUSR1, SIGUSR2, SIGXCPU}) {
+    for (const int signal : {warning, SIGTERM}) {
+      kill(getpid(), signal);
+      MutexLock lock(&mu);
+      changed.Wait(&mu, [&] { return last == signal; });
+    }
+  }
 }
 
 TEST(SignalThreadTest, EndsWithoutEverHavingBeenCalled) {
