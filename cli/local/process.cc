@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/environment.h"
 #include "common/base/file_access.h"
 #include "common/program/ending_signals.h"
 
@@ -58,8 +59,7 @@ struct Launch {
 }
 
 std::vector<std::string> Environment(const std::vector<std::string>& defaults) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) all.push_back(*entry);
+  std::vector<std::string> all = InheritedEnvironment();
   for (const std::string& entry : defaults) {
     if (getenv(entry.substr(0, entry.find('=')).c_str()) == nullptr) all.push_back(entry);
   }

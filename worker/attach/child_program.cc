@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/environment.h"
 
 namespace catchment {
 namespace {
@@ -104,8 +105,7 @@ bool SameName(const std::string& a, const std::string& b) {
 
 std::vector<std::string> Environment(const std::vector<std::string>& changes) {
   std::vector<std::string> all = changes;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string inherited = *entry;
+  for (const std::string& inherited : InheritedEnvironment()) {
     const bool changed = std::any_of(changes.begin(), changes.end(),
                                      [&](const std::string& change) { return SameName(change, inherited); });
     if (!changed) all.push_back(inherited);

@@ -1,6 +1,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -89,12 +90,15 @@ absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& optio
 
 ChildProgram::Options ChildOptions(const ProgramOptions& program, const std::vector<int>& fds,
                                    const std::string& address) {
-  return {.command = program.command,
-          .environment = {absl::StrCat("CATCHMENT_ATTACH=", fds[0], ",", fds[1], ",", fds[2], ",", fds[3]),
-                          absl::StrCat("CATCHMENT_ATTACH_ADDRESS=", address),
-                          absl::StrCat("CATCHMENT_LOCAL_INDEX=", program.local_index),
-                          absl::StrCat("OMP_NUM_THREADS=", program.threads)},
-          .fds = fds};
+  ChildProgram::Options options = {
+      .command = program.command,
+      .environment = {absl::StrCat("CATCHMENT_ATTACH=", fds[0], ",", fds[1], ",", fds[2], ",", fds[3]),
+                      absl::StrCat("CATCHMENT_ATTACH_ADDRESS=", address),
+                      absl::StrCat("CATCHMENT_LOCAL_INDEX=", program.local_index)},
+      .fds = fds};
+  if (std::getenv("OMP_NUM_THREADS") == nullptr)
+    options.environment.push_back(absl::StrCat("OMP_NUM_THREADS=", program.threads));
+  return options;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace catchment {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Optional;
 
 constexpr double kPatience = 300;
@@ -102,6 +103,27 @@ TEST(ChildProgramTest, HasItsEnvironmentAndItsFilesAndNoOthers) {
   ASSERT_EQ(read(fds[0], text, sizeof(text)), 7);
   EXPECT_EQ(std::string(text, 7), "through");
   for (const int fd : {fds[0], fds[1], others[0], others[1]}) close(fd);
+}
+
+// The settings that a daemon makes for its own gRPC are not for that of a program, such as TensorFlow's.
+TEST(ChildProgramTest, HasTheVariablesOfGrpcThatThisProcessWasStartedWith) {
+  const std::string path = FreshFile("grpc");
+  const std::string print = absl::StrCat("env | grep ^GRPC_ > ", path, "; true");
+  setenv("GRPC_EXPERIMENTS", "set by this process", 1);
+  auto child = ChildProgram::Start({.command = print});
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_THAT((*child)->WaitFor(kPatience), Optional(std::string("exit code 0")));
+  std::ifstream file(path);
+  const std::string lines(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(lines, HasSubstr("GRPC_VERBOSITY=given\n")) << "BUILD gives this one to the test";
+  EXPECT_THAT(lines, Not(HasSubstr("set by this process")));
+}
+
+// The daemon obeys the warning of a batch system, and the program ends with it.
+TEST(ChildProgramTest, OutlivesTheWarningsOfBatchSystems) {
+  auto child = ChildProgram::Start({.command = "kill -USR1 $$; kill -USR2 $$; exit 7"});
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_THAT((*child)->WaitFor(kPatience), Optional(std::string("exit code 7")));
 }
 
 TEST(ChildProgramTest, LeavesNothingBehindWhenItIsGivenUp) {
