@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -23,17 +23,12 @@ absl::Status Failure(int error, const std::string& name, int64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, int64_t bytes) {
-  // ftruncate would end the process with SIGXFSZ.
-  if (rlimit limit; getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no shared memory of ", bytes, " bytes for the ", name, ": ulimit -f is lower"));
-  }
-  const int fd = memfd_create(absl::StrCat("catchment-", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return Failure(errno, name, bytes);
+absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, int64_t bytes,
+                                                  WithoutMemfd without) {
+  ASSIGN_OR_RETURN(const int fd, CreateMemoryFile(name, bytes, without));
   void* data = MAP_FAILED;
   // A program that made it shorter would end its worker with SIGBUS.
-  if (ftruncate(fd, bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+  if (!IsMemfd(fd) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data != MAP_FAILED) return SharedMemory(fd, static_cast<char*>(data), bytes);
   const int error = errno;

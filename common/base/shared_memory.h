@@ -1,5 +1,5 @@
-// Memory that a program maps, too: anonymous (memfd), of a size that nobody can change, gone when all who
-// have it open are.
+// Memory that a program maps, too: anonymous (memory_file.h), gone when all who have it open are. Nobody can
+// change its size, unless a file takes the place of a memfd.
 #ifndef CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_
 #define CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_
 
@@ -8,15 +8,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/memory_file.h"
 
 namespace catchment {
 
 // Threads: whoever uses the memory agrees on who writes when (proto/attach.proto).
 class SharedMemory {
  public:
-  // Zeros; `bytes` above 0. `name` is for errors and for /proc. ResourceExhausted when there is not so much
-  // memory.
-  static absl::StatusOr<SharedMemory> Create(const std::string& name, int64_t bytes);
+  // Zeros; `bytes` above 0. `name` is for errors and for /proc. Errors: those of CreateMemoryFile.
+  static absl::StatusOr<SharedMemory> Create(const std::string& name, int64_t bytes,
+                                             WithoutMemfd without = WithoutMemfd::kFail);
 
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) = delete;

@@ -61,10 +61,13 @@ def find(master=None):
 def _is_shared(fd):
     """Returns whether it is a socket or a worker's memory; its number may be in use for another file."""
     try:
-        return stat.S_ISSOCK(os.fstat(fd).st_mode) or "/memfd:catchment-" in os.readlink("/proc/self/fd/%d" %
-                                                                                         fd)
+        if stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return True
+        path = os.readlink("/proc/self/fd/%d" % fd)
     except OSError:
         return False
+    # A deleted file takes the place of a memfd where the system has none.
+    return "/memfd:catchment-" in path or ("/catchment-" in path and path.endswith(" (deleted)"))
 
 
 def _receive(address):

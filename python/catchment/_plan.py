@@ -3,6 +3,7 @@ import array
 import mmap
 import os
 import struct
+import tempfile
 import time
 
 _FIRST_SLOT = 64
@@ -78,8 +79,7 @@ class PlanCopy(Plan):
     """
 
     def __init__(self, size):
-        fd = os.memfd_create("catchment-plan-copy")
-        os.ftruncate(fd, size)
+        fd = _memory_file(size)
         super().__init__(fd)
         self._writable = mmap.mmap(fd, size)
         self._planned = 0
@@ -96,3 +96,16 @@ class PlanCopy(Plan):
                 self._writable[at:at + len(data)] = data
         # Last, because other processes read a slot once it is planned.
         struct.pack_into("=2Q", self._writable, 0, self._planned, end)
+
+
+def _memory_file(size):
+    """Returns a descriptor of memory without a name; where the system has none (seccomp, a sandbox), of a deleted
+    file in /dev/shm or the directory for temporary files."""
+    try:
+        fd = os.memfd_create("catchment-plan-copy")
+    except (AttributeError, OSError):
+        directory = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
+        with tempfile.TemporaryFile(prefix="catchment-", dir=directory) as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, size)
+    return fd

@@ -85,6 +85,29 @@ if kind == "done":
     send("stop", why="the job is over")
 say("shell", shell.wait())
 """
+# As under a seccomp filter of a container (x86-64): the filter makes memfd_create fail with ENOSYS.
+WITHOUT_MEMFD = """
+import ctypes, os, struct, sys
+sys.path.insert(0, %r)
+from catchment import _plan
+lines = ((0x20, 0, 0, 0), (0x15, 0, 1, 319), (0x06, 0, 0, 0x50000 | 38), (0x06, 0, 0, 0x7fff0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
+class Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+kernel = ctypes.CDLL(None)
+assert kernel.prctl(38, 1, 0, 0, 0) == 0
+assert kernel.prctl(22, 2, ctypes.byref(Filter(len(lines), ctypes.addressof(code)))) == 0
+try:
+    os.memfd_create("any")
+    sys.exit("the filter has no effect")
+except OSError:
+    pass
+copy = _plan.PlanCopy(64 + 24)
+copy.write((1, 24, 1, 0, [(64, struct.pack("=2Q2I", 1, 2, 7, 8))]))
+reader = _plan.Plan.__new__(_plan.Plan)
+reader.__setstate__(copy.__getstate__())  # as unpickling does in another process
+print(list(reader.samples(1)))
+"""
 TRAINED = ["worker: step 1 loss 11.0 gradient 0.5", "worker: step 2 loss 12.0 gradient 1.0",
            "worker: step 3 loss 13.0 gradient 1.5", "worker: last message done "]
 
@@ -235,6 +258,10 @@ class JoinTest(unittest.TestCase):
         self.assertIn("user %d listens at the address of the worker that started this program, which user %d "
                       "runs" %
                       (OTHER_USER, user), output)
+
+    def test_copies_of_the_plan_need_no_memfd(self):
+        output = self.run_python(self.write("copy.py", WITHOUT_MEMFD % self.python))
+        self.assertEqual(output, "[7, 8]\n")
 
     def test_describes_itself_where_it_is_asked_to(self):
         self.environment["CATCHMENT_DESCRIBE"] = self.directory.name

@@ -23,8 +23,9 @@ void Publish(uint64_t* word, uint64_t value) {
 absl::StatusOr<PlanBoard> PlanBoard::Create(uint32_t most) {
   const uint64_t indices = (uint64_t{most} + 1) / 2 * 2;  // slots begin at multiples of 8 bytes
   const uint64_t slot = kIndices + indices * sizeof(uint32_t);
-  ASSIGN_OR_RETURN(SharedMemory memory,
-                   SharedMemory::Create("plan", static_cast<int64_t>(kFirstSlot + kSlots * slot)));
+  ASSIGN_OR_RETURN(
+      SharedMemory memory,
+      SharedMemory::Create("plan", static_cast<int64_t>(kFirstSlot + kSlots * slot), WithoutMemfd::kUseFile));
   PlanBoard board(std::move(memory));
   *board.Word(kSlotCount) = kSlots;
   *board.Word(kSlotBytes) = slot;

@@ -76,8 +76,9 @@ int64_t BytesOf(const std::vector<TensorSpec>& tensors) {
 // *theirs: the program's end of the socket, which is the caller's to close.
 absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& options, ProgramLink::Look look,
                                              int* theirs) {
-  ASSIGN_OR_RETURN(SharedMemory weights, SharedMemory::Create("weights", BytesOf(options.tensors)));
-  ASSIGN_OR_RETURN(SharedMemory gradient, SharedMemory::Create("gradient", BytesOf(options.tensors)));
+  const int64_t bytes = BytesOf(options.tensors);
+  ASSIGN_OR_RETURN(SharedMemory weights, SharedMemory::Create("weights", bytes, WithoutMemfd::kUseFile));
+  ASSIGN_OR_RETURN(SharedMemory gradient, SharedMemory::Create("gradient", bytes, WithoutMemfd::kUseFile));
   ASSIGN_OR_RETURN(PlanBoard plan, PlanBoard::Create(options.largest_minibatch));
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {

@@ -8,9 +8,11 @@
 
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tests/common/shared/without_memfd.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"
 #include "worker/data/table/hdf5_values.h"
@@ -47,6 +49,16 @@ TEST(Hdf5Test, ReadsWhatMpiLearnReads) {
   const auto rows = Read("mpi_learn.h5");
   ASSERT_TRUE(rows.ok()) << rows.status();
   ExpectHalves(*rows);
+}
+
+TEST(Hdf5Test, ReadsWithoutMemfd) {
+  // In a thread, whose end is that of the filter.
+  std::thread([] {
+    if (!ForbidMemfd()) return;
+    const auto rows = Read("mpi_learn.h5");
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    ExpectHalves(*rows);
+  }).join();
 }
 
 TEST(Hdf5Test, ReadsGzippedChunksOfOtherNamesRanksAndByteOrders) {

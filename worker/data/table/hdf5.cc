@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/memory_file.h"
 #include "common/base/status_macros.h"
 #include "worker/data/table/formats.h"
 #include "worker/data/table/hdf5_values.h"
@@ -35,9 +36,10 @@ std::string NameOf(const Hdf5Request& request, const std::string& set) {
 class Memory {
  public:
   static absl::StatusOr<Memory> Create(const std::string& path) {
-    Memory memory(memfd_create("catchment-hdf5", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (memory.fd_ >= 0 && ftruncate(memory.fd_, kHdf5ValuesBegin) == 0) return memory;
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot create shared memory to read it"));
+    const absl::StatusOr<int> file = CreateMemoryFile("hdf5", kHdf5ValuesBegin, WithoutMemfd::kUseFile);
+    if (file.ok()) return Memory(*file);
+    return absl::Status(file.status().code(),
+                        absl::StrCat(path, ": cannot be read: ", file.status().message()));
   }
   Memory(Memory&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~Memory() {
@@ -102,8 +104,21 @@ absl::Status ReadInChild(const Hdf5Request& request, int memory) {
   return Unfinished(request.path, status);
 }
 
-// Maps all of the memory for reading. Returns null if that fails.
-std::shared_ptr<const char> Map(int memory, int64_t size) {
+// Returns all of the memory, which no process can change any more. Returns null if that fails.
+std::shared_ptr<const char> Map(int memory) {
+  struct stat about;
+  const bool sealed = fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0;
+  if (fstat(memory, &about) != 0 || about.st_size < kHdf5ValuesBegin || (IsMemfd(memory) && !sealed))
+    return nullptr;
+  const int64_t size = about.st_size;
+  if (!sealed) {
+    // A file that takes the place of anonymous memory, and that cannot be sealed.
+    std::shared_ptr<char[]> copy(new char[size]);
+    int64_t have = 0;
+    for (ssize_t n = 1; have < size && n > 0; have += n)
+      n = pread(memory, copy.get() + have, size - have, have);
+    return have == size ? std::shared_ptr<const char>(copy, copy.get()) : nullptr;
+  }
   // Private, because before Linux 6.7 sealed memory could not be mapped otherwise.
   void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, memory, 0);
   if (data == MAP_FAILED) return nullptr;
@@ -123,11 +138,8 @@ bool Holds(const Hdf5Header& header, int64_t row_bytes, int64_t size) {
 
 absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSpec& spec, int memory) {
   struct stat about;
-  const bool sealed = fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0;
-  const std::shared_ptr<const char> data =
-      sealed && fstat(memory, &about) == 0 && about.st_size >= kHdf5ValuesBegin ? Map(memory, about.st_size)
-                                                                                : nullptr;
-  if (data == nullptr) {
+  const std::shared_ptr<const char> data = Map(memory);
+  if (data == nullptr || fstat(memory, &about) != 0) {
     return absl::InternalError(absl::StrCat(request.path, ": its values cannot be mapped"));
   }
   Hdf5Header header;

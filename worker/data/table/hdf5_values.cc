@@ -25,6 +25,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file_access.h"
+#include "common/base/memory_file.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {
@@ -283,8 +284,9 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
   const int64_t value_bytes = features.is_bytes() ? 1 : sizeof(float);
   const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size() * value_bytes);
   const int64_t size = labels_begin + header->rows * header->label_columns * int64_t{sizeof(double)};
-  if (ftruncate(memory, size) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": no memory of ", size, " bytes"));
+  if (const absl::Status status = ResizeMemoryFile(memory, size); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(request.path, ": no memory of ", size, " bytes: ", status.message()));
   }
   const Mapping values(memory, size);
   if (!values.ok()) {
