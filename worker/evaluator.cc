@@ -15,6 +15,7 @@
 #include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
+#include "worker/membership.h"
 #include "worker/score_test_set.h"
 
 namespace catchment {
@@ -36,7 +37,7 @@ absl::Status Evaluator::Run() {
     while (true) {
       status = RunMembership(&*session);
       if (stop_.IsSet()) break;
-      if (!absl::IsNotFound(status) && !absl::IsAborted(status)) break;
+      if (!IsMembershipLost(status)) break;
       if (stop_.Pause(pauses_.Next())) break;
       status = FollowMaster(options_, status, &master_, &session);
       if (!status.ok()) break;
@@ -78,7 +79,7 @@ absl::Status Evaluator::RunMembership(Session* session) {
   const std::string job_failure = lost ? "" : Leave(me, status);
   RETURN_IF_ERROR(status);
   if (!job_failure.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure);
-  return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
+  return lost && !over ? MembershipLost("the evaluator's lease ran out") : absl::OkStatus();
 }
 
 absl::Status Evaluator::Join(Session* session) {
@@ -92,7 +93,7 @@ std::string Evaluator::Leave(const v1::RegisterReply& me, const absl::Status& wh
   leave.set_role(v1::EVALUATOR);
   leave.set_worker(me.worker());
   leave.set_incarnation(me.incarnation());
-  leave.set_failed(!why.ok() && !absl::IsAborted(why) && !stop_.IsSet());
+  leave.set_failed(!why.ok() && !IsMembershipLost(why) && !stop_.IsSet());
   if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMaxReasonBytes));
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);
   return reply.ok() ? reply->job_failed() : "";
@@ -100,7 +101,7 @@ std::string Evaluator::Leave(const v1::RegisterReply& me, const absl::Status& wh
 
 absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patience_seconds) {
   // A server that begins again cancels the calls in progress.
-  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return status;
+  if (!IsOfPeer(status) || (!absl::IsUnavailable(status) && !absl::IsCancelled(status))) return status;
   const double now = clock_.Now();
   if (!unreachable_since_.has_value()) {
     unreachable_since_ = now;

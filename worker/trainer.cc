@@ -12,14 +12,12 @@
 #include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
 #include "worker/heartbeat.h"
+#include "worker/membership.h"
 
 namespace catchment {
 namespace {
 
 constexpr double kLookSeconds = 0.1;
-
-// Returns true if the master or a server no longer counts this registration as a member.
-bool IsLost(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsAborted(status); }
 
 // Adds to an error of a server that cannot be reached what the user can do.
 absl::Status WithAdvice(const absl::Status& status) {
@@ -88,7 +86,7 @@ absl::Status Trainer::Run() {
   while (session.ok()) {
     status = RunSession(&*session);
     if (!MayTrainAgain()) break;
-    if (!absl::IsAborted(status)) break;
+    if (!IsMembershipLost(status)) break;
     if (stop_.Pause(pauses_.Next())) break;
     status = FollowMaster(options_, status, &master_, &session);
     if (!status.ok()) break;
@@ -137,8 +135,8 @@ absl::Status Trainer::RunSession(Session* session) {
   const v1::Progress progress = training.progress();
   // A worker that has trained was not refused.
   if (progress.steps() > 0) pauses_.Reset();
-  const absl::Status lost = IsLost(status) ? status : training.lost();
-  if (!lost.ok() && !IsLost(lost)) return lost;
+  const absl::Status lost = IsMembershipLost(status) ? status : training.lost();
+  if (!lost.ok() && !IsMembershipLost(lost)) return lost;
   if (session->attached != nullptr && session->attached->left()) {
     LOG(INFO) << session->attached->status().message();
     return Leave(me, progress, absl::OkStatus(), session);
@@ -147,7 +145,7 @@ absl::Status Trainer::RunSession(Session* session) {
   // If a server refused the worker, it is still a member at the master.
   if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(me, progress, lost);
   if (!job_failure_.empty()) return JobFailed();
-  return absl::AbortedError(absl::StrCat("the membership was lost: ", lost.message()));
+  return MembershipLost(absl::StrCat("the membership was lost: ", lost.message()));
 }
 
 absl::Status Trainer::Join(const v1::RegisterReply& me, Session* session) {
@@ -212,8 +210,8 @@ absl::Status Trainer::AwaitRecord(v1::LeaveRequest request, Session* session) {
         goes_on ? master_.Call(&MasterClient::Stub::Leave, request, &signalled_)
                 : master_.CallOnce(&MasterClient::Stub::Leave, request);
     if (absl::IsNotFound(reply.status())) {
-      return absl::AbortedError(absl::StrCat("the job went back before its last checkpoint was written: ",
-                                             reply.status().message()));
+      return MembershipLost(absl::StrCat("the job went back before its last checkpoint was written: ",
+                                         reply.status().message()));
     }
     if (HasMasterEnded(reply.status())) {
       if (goes_on) return reply.status();
@@ -222,7 +220,7 @@ absl::Status Trainer::AwaitRecord(v1::LeaveRequest request, Session* session) {
       continue;
     }
     if (!reply.ok()) {
-      LOG(WARNING) << "could not learn whether the last checkpoint was written: " << reply.status();
+      LOG(WARNING) << "could not learn whether the last checkpoint was written: " << reply.status().message();
       return absl::OkStatus();
     }
     job_failure_ = reply->job_failed();
@@ -247,13 +245,13 @@ void Trainer::ReadResult(Session* session) {
   LOG_IF(WARNING, !status.ok())
       << "the program's model keeps the weights of its last step, because the job's "
          "final weights could not be read: "
-      << status;
+      << status.message();
 }
 
 void Trainer::SendLeave(const v1::LeaveRequest& request, const std::string& what) {
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, request);
   LOG_IF(WARNING, !reply.ok()) << "could not inform the master that this worker " << what << ": "
-                               << reply.status();
+                               << reply.status().message();
   if (reply.ok()) job_failure_ = reply->job_failed();
 }
 

@@ -22,6 +22,7 @@
 #include "common/base/status_macros.h"
 #include "common/net/address.h"
 #include "common/net/certificate.h"
+#include "common/net/peer_status.h"
 
 namespace catchment {
 namespace {
@@ -228,9 +229,9 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = status.error_message() + CertificateHint(status.error_message());
-  return absl::Status(
+  return OfPeer(absl::Status(
       WasReset(status) ? absl::StatusCode::kUnavailable : static_cast<absl::StatusCode>(status.error_code()),
-      context.empty() ? message : absl::StrCat(context, ": ", message));
+      context.empty() ? message : absl::StrCat(context, ": ", message)));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

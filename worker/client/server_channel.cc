@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/shared_counter.h"
 #include "common/base/status_macros.h"
+#include "common/net/peer_status.h"
 #include "common/net/rpc.h"
 
 namespace catchment {
@@ -103,12 +104,12 @@ absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_sec
   Close();
   // No stream is left that could change these members.
   if (IsPermanent(close_status_)) {
-    return absl::Status(close_status_.code(), absl::StrCat(name(), ": ", close_status_.message()));
+    return WithMessage(close_status_, absl::StrCat(name(), ": ", close_status_.message()));
   }
   if (broken_since_ == 0) broken_since_ = now;
   if (now - broken_since_ >= give_up_seconds) {
-    return absl::UnavailableError(
-        absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message()));
+    return OfPeer(absl::UnavailableError(
+        absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message())));
   }
   const double pause = pause_.Next(std::string(close_status_.message()));
   LOG(WARNING) << name() << ": " << close_status_.message() << "; trying again in " << pause << " s";

@@ -37,6 +37,13 @@ Dataset::Dataset(const SampleShape& input_shape, int num_classes, const Normaliz
                                           std::vector<Normalization>(input_shape.channels, normalization));
 }
 
+absl::StatusOr<int64_t> Dataset::ReadInput(int64_t index, std::optional<uint64_t> crop_seed,
+                                           float* out) const {
+  absl::StatusOr<int64_t> read = content_->Read(index, crop_seed, out);
+  if (read.ok() || absl::IsInvalidArgument(read.status())) return read;
+  return absl::DataLossError(read.status().message());
+}
+
 void Dataset::CopyInput(int64_t index, float* out) const {
   const absl::StatusOr<int64_t> read = ReadInput(index, std::nullopt, out);
   CHECK(read.ok()) << read.status();

@@ -47,10 +47,10 @@ class Dataset {
     std::copy_n(targets_.data() + index * target_.reals, target_.reals, out);
   }
 
-  // Writes the input_shape().size() values of a sample: SampleContent::Read.
-  absl::StatusOr<int64_t> ReadInput(int64_t index, std::optional<uint64_t> crop_seed, float* out) const {
-    return content_->Read(index, crop_seed, out);
-  }
+  // Writes the input_shape().size() values of a sample: SampleContent::Read. Errors: DataLoss and
+  // InvalidArgument, whatever the code of the file's error is, which others would take for that of a
+  // connection.
+  absl::StatusOr<int64_t> ReadInput(int64_t index, std::optional<uint64_t> crop_seed, float* out) const;
   // The same for samples that are in memory.
   void CopyInput(int64_t index, float* out) const;
 
