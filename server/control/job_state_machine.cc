@@ -27,9 +27,18 @@ void JobStateMachine::EndEarly(std::string reason) {
 
 void JobStateMachine::Fail(std::string reason, double now) {
   if (ended()) return;
-  failure_ = std::move(reason);
+  failure_ = failure_.empty() ? std::move(reason) : absl::StrCat(failure_, "; then ", reason);
   outcome_ = Outcome::kFailed;
   Enter(State::kEnded, {}, now);
+}
+
+void JobStateMachine::FailAfterSaving(std::string reason, double now) {
+  if (!begun_ || !open()) return Fail(std::move(reason), now);
+  failure_ = std::move(reason);
+  outcome_ = Outcome::kFailed;
+  // A server that is lost now ends the job, too.
+  stop_requested_ = true;
+  Enter(State::kLeaving, {}, now);
 }
 
 bool JobStateMachine::Step(const Facts& facts, double now) {
@@ -96,7 +105,7 @@ JobStateMachine::State JobStateMachine::WhileSaving(const Facts& facts, double n
   if (save_error_.empty()) save_error_since_ = now;
   save_error_ = facts.save_error;
   if (!save_error_.empty() && now - save_error_since_ >= kSaveSeconds) {
-    failed_to_save_ = true;
+    failed_to_save_ = failure_.empty();
     Fail(absl::StrCat("the last checkpoint cannot be saved: ", save_error_,
                       "; free disk space, or make the directory writable for the server"),
          now);
@@ -144,9 +153,10 @@ v1::JobStatus::Phase JobStateMachine::phase() const {
 }
 
 std::string JobStateMachine::reason() const {
-  const std::string why = outcome_ == Outcome::kStopped ? absl::StrCat("stopping (", stop_reason_, "): ")
-                          : !early_reason_.empty()      ? absl::StrCat("done (", early_reason_, "): ")
-                                                        : "";
+  const std::string why = outcome_ == Outcome::kStopped  ? absl::StrCat("stopping (", stop_reason_, "): ")
+                          : outcome_ == Outcome::kFailed ? absl::StrCat("failing (", failure_, "): ")
+                          : !early_reason_.empty()       ? absl::StrCat("done (", early_reason_, "): ")
+                                                         : "";
   switch (state_) {
     case State::kWaiting:
       if (begun_) return "no worker is left: waiting for new workers";

@@ -13,7 +13,7 @@
 // kEnded       The outputs are written, and members and clients that poll the status learn that the job
 // ended. kOver        The servers exit.
 //
-// A failure leads to kEnded from every earlier state.
+// A failure leads to kEnded from every earlier state; FailAfterSaving leads to kLeaving first.
 //
 // This class only decides on transitions; its owner performs the actions. Units: seconds. Threads: not
 // thread-safe.
@@ -76,6 +76,9 @@ class JobStateMachine {
   // Ends training before its budget is spent. Has no effect afterwards, or after RequestStop.
   void EndEarly(std::string reason);
   void Fail(std::string reason, double now);
+  // Lets a job that trains save a last checkpoint, and then fail: for a reason that leaves the weights as
+  // they were. Without training, or after its end, this is Fail.
+  void FailAfterSaving(std::string reason, double now);
   void OutputsWritten() { outputs_written_ = true; }
 
   v1::StateMachineImage Save(double now) const;

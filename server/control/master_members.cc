@@ -183,7 +183,10 @@ void Master::Remove(const v1::LeaveRequest& request) {
   if (member.role == v1::WORKER) {
     Release(member);
     if (request.failed() && state_machine_.open() && membership_.num_workers() == 0) {
-      Fail(absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason));
+      state_machine_.FailAfterSaving(
+          absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason),
+          clock_->Now());
+      OnStateEntered();
     }
   }
   Advance();

@@ -338,6 +338,46 @@ TEST_F(JobStateMachineTest, FailsWhenTheLastCheckpointKeepsFailing) {
   EXPECT_THAT(state_machine_.reason(), HasSubstr("disk full"));
 }
 
+// The weights are as good as before, and up to checkpoint.every_seconds of training would be lost.
+TEST_F(JobStateMachineTest, AJobWhoseWorkersFailedFailsAfterACheckpoint) {
+  GoTo(State::kTraining);
+  facts_.workers = 0;
+  state_machine_.FailAfterSaving("1.jpg is damaged", now_);
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kSettling);
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::FINISHING);
+  EXPECT_THAT(state_machine_.reason(), HasSubstr("failing (1.jpg is damaged)"));
+  EXPECT_TRUE(state_machine_.stop_requested()) << "a server that is lost does not begin the job again";
+  facts_.settled = true;
+  facts_.expected_evaluators = 1;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kSaving);
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(state_machine_.reason(), "1.jpg is damaged");
+}
+
+TEST_F(JobStateMachineTest, TheFirstFailureIsNamedIfItsCheckpointFailsToo) {
+  GoTo(State::kTraining);
+  facts_.workers = 0;
+  state_machine_.FailAfterSaving("1.jpg is damaged", now_);
+  facts_.settled = true;
+  facts_.save_error = "server 1: disk full";
+  Settle();
+  now_ += 2 * JobStateMachine::kSaveSeconds;
+  Settle();
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::FAILED);
+  EXPECT_FALSE(state_machine_.failed_to_save());
+  EXPECT_THAT(state_machine_.reason(),
+              HasSubstr("1.jpg is damaged; then the last checkpoint cannot be saved"));
+}
+
+TEST_F(JobStateMachineTest, AJobThatNeverTrainedFailsAtOnce) {
+  state_machine_.FailAfterSaving("1.jpg is damaged", now_);
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::FAILED);
+}
+
 TEST_F(JobStateMachineTest, AFailureIsFinal) {
   GoTo(State::kTraining);
   state_machine_.Fail("broken", now_);

@@ -721,6 +721,9 @@ TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
   Leave(first, "out of memory", true);
   EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING) << "another one is left";
   Leave(second, "the loss is NaN", true);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING) << "a last checkpoint is saved";
+  Exchange();
+  Exchange();
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 1 (host:7), failed: the loss is NaN"));
   EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
