@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -49,12 +50,25 @@ CommandLine MakeCommandLine(Options* o) {
   return line;
 }
 
-absl::Status WriteSet(const std::string& prefix, const Dataset& data, int64_t rows_per_shard) {
+// The job has one normalization for both sets. Rows of one may be stored as bytes, and those of the other as
+// normalized floats.
+PackedValues ValuesToPack(const DataSets& sets) {
+  if (sets.test.size() == 0) return PackedValues::kStored;
+  const auto train = sets.train.content()->normalization(), test = sets.test.content()->normalization();
+  const auto same = [](const Normalization& a, const Normalization& b) {
+    return a.mean == b.mean && a.standard_deviation == b.standard_deviation;
+  };
+  return std::equal(train.begin(), train.end(), test.begin(), test.end(), same) ? PackedValues::kStored
+                                                                                : PackedValues::kAsRead;
+}
+
+absl::Status WriteSet(const std::string& prefix, const Dataset& data, int64_t rows_per_shard,
+                      PackedValues packed) {
   int64_t shard = 0;
   for (int64_t begin = 0; begin < data.size(); begin += rows_per_shard, ++shard) {
     const int64_t end = std::min(data.size(), begin + rows_per_shard);
     const std::string path = absl::StrFormat("%s-%05d.shard", prefix, shard);
-    RETURN_IF_ERROR(WriteShard(path, data, begin, end));
+    RETURN_IF_ERROR(WriteShard(path, data, begin, end, packed));
   }
   return absl::OkStatus();
 }
@@ -71,6 +85,17 @@ absl::Status CheckHasNoShards(const std::string& directory) {
   return absl::OkStatus();
 }
 
+// Returns the number with the fewest digits that stands for the same value: 33.3285 for its float.
+double Shortest(double value) {
+  const auto rounded = static_cast<float>(value);
+  for (int digits = 6; digits < 17; ++digits) {
+    double number = 0;
+    const bool read = absl::SimpleAtod(absl::StrFormat("%.*g", digits, value), &number);
+    if (read && (rounded == value ? static_cast<float>(number) == rounded : number == value)) return number;
+  }
+  return value;
+}
+
 void SetShape(const SampleShape& shape, v1::FileDataset* table) {
   table->add_shape(shape.channels);
   if (shape.kind == SampleKind::kImage) table->add_shape(shape.height);
@@ -78,7 +103,8 @@ void SetShape(const SampleShape& shape, v1::FileDataset* table) {
 }
 
 // Returns the data of a job that reads the shards.
-v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::string& directory) {
+v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::string& directory,
+                    PackedValues packed) {
   v1::Data data;
   if (source.has_augmentation()) *data.mutable_augmentation() = source.augmentation();
   v1::FileDataset* table = data.mutable_table();
@@ -92,9 +118,10 @@ v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::str
   } else {
     table->set_classes(target.classes);
   }
+  if (packed == PackedValues::kAsRead) return data;
   for (const Normalization& n : sets.train.content()->normalization()) {
-    table->add_mean(n.mean);
-    table->add_deviation(n.standard_deviation);
+    table->add_mean(Shortest(n.mean));
+    table->add_deviation(Shortest(n.standard_deviation));
   }
   return data;
 }
@@ -118,10 +145,11 @@ absl::StatusOr<int> Pack(const Options& options, const DataPaths& paths, std::os
   RETURN_IF_ERROR(CheckHasNoShards(options.out));
   ASSIGN_OR_RETURN(const DataSets sets, LoadData(job, paths));
   const std::string directory = std::filesystem::absolute(options.out).lexically_normal();
-  RETURN_IF_ERROR(WriteSet(directory + "/train", sets.train, options.rows_per_shard));
-  RETURN_IF_ERROR(WriteSet(directory + "/test", sets.test, options.rows_per_shard));
+  const PackedValues packed = ValuesToPack(sets);
+  RETURN_IF_ERROR(WriteSet(directory + "/train", sets.train, options.rows_per_shard, packed));
+  RETURN_IF_ERROR(WriteSet(directory + "/test", sets.test, options.rows_per_shard, packed));
   std::string text;
-  google::protobuf::TextFormat::PrintToString(PackedData(job.data(), sets, directory), &text);
+  google::protobuf::TextFormat::PrintToString(PackedData(job.data(), sets, directory, packed), &text);
   *out << "# " << Plural(sets.train.size(), "row") << " for training, " << Count(sets.test.size())
        << " for tests. In the job, instead of its own data:\ndata {\n";
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))

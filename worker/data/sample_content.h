@@ -15,8 +15,8 @@ namespace catchment {
 
 // A value is given to the network as (value - mean) / standard_deviation.
 struct Normalization {
-  float mean = 0;
-  float standard_deviation = 1;
+  double mean = 0;
+  double standard_deviation = 1;
 };
 
 class SampleContent {
@@ -65,7 +65,8 @@ class ByteImages final : public SampleContent {
   }
   std::vector<Normalization> normalization() const override {
     std::vector<Normalization> of_bytes = channels_;
-    for (Normalization& n : of_bytes) n = {255 * n.mean, 255 * n.standard_deviation};
+    for (Normalization& n : of_bytes)
+      n = {static_cast<float>(255 * n.mean), static_cast<float>(255 * n.standard_deviation)};
     return of_bytes;
   }
 

@@ -40,6 +40,27 @@ TEST(CsvTest, ReadsLabelsInTheLastColumn) {
   EXPECT_THAT(rows->labels, ElementsAre(0, 2));
 }
 
+// Times in seconds: a float32 has only multiples of 128 near them.
+TEST(CsvTest, NormalizesWholeNumbersAboveTheOnesThatFloatsHold) {
+  TableSpec spec = Classes(2);
+  spec.normalization = {{1700000015, 10}, {0, 1}};
+  const auto rows = Read("1700000005,1,0\n1700000025,2,1\n", spec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows), ElementsAre(-1, 1, 1, 2));
+}
+
+TEST(CsvTest, WarnsOfWholeNumbersThatRoundingChanges) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Read("16777216,0.1,0\n1e10,3.5,1\n", Classes(2)).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "they are floats, or not whole";
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Read("1,1,0\n2,16777217,1\n", Classes(2)).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("row 2 of "));
+  EXPECT_THAT(log, HasSubstr("column 2 is 16777217, and the model gets 16777216"));
+  EXPECT_THAT(log, HasSubstr("data.table.mean"));
+}
+
 TEST(CsvTest, SkipsALineOfNamesAndTakesWindowsLinesAndSpaces) {
   const auto rows = Read("\xef\xbb\xbfwidth,height,kind\r\n 1 , +2,1.0\r\n3,4,0", Classes(2));
   ASSERT_TRUE(rows.ok()) << rows.status();

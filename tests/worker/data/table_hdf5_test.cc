@@ -160,6 +160,24 @@ std::vector<float> Floats(const TableRows& rows, int64_t size) {
   return {rows.floats.get(), rows.floats.get() + rows.size * size};
 }
 
+// Times in seconds: a float32 has only multiples of 128 near them.
+TEST(Hdf5Test, NormalizesWholeNumbersAboveTheOnesThatFloatsHold) {
+  TableSpec spec = kSpec;
+  spec.normalization = {{1700000015, 10}};
+  for (const hid_t type : {H5T_STD_I64LE, H5T_STD_U32BE, H5T_IEEE_F64LE}) {
+    const std::string path = TestDirectory() + "/times.h5";
+    {
+      Hdf5Writer writer(path);
+      writer.Add("features", type, H5T_NATIVE_DOUBLE, {1, 3},
+                 std::vector<double>{1700000005, 1700000015, 1700000025});
+      writer.AddLabels({1});
+    }
+    const auto rows = ReadHdf5(path, spec);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    EXPECT_THAT(Floats(*rows, 3), ElementsAre(-1, 0, 1));
+  }
+}
+
 TEST(Hdf5Test, DimensionsInAnotherOrderAreRefusedWithTheRemedy) {
   const std::string path = TestDirectory() + "/last.h5";
   {
@@ -318,7 +336,8 @@ TEST(Hdf5Test, ChildrenAreWaitedFor) {
 class Hdf5MemoryTest : public testing::Test {
  protected:
   Hdf5MemoryTest() {
-    const Hdf5Header header = {.complete = Hdf5Header::kComplete, .rows = 5, .label_columns = 1, .bytes = 1};
+    const Hdf5Header header = {
+        .complete = Hdf5Header::kComplete, .rows = 5, .label_columns = 1, .values = Hdf5Values::kBytes};
     std::memcpy(memory_.data(), &header, sizeof header);
   }
   Hdf5Header* header() { return reinterpret_cast<Hdf5Header*>(memory_.data()); }
@@ -357,7 +376,7 @@ TEST_F(Hdf5MemoryTest, RefusesWhatItDoesNotHold) {
   refuses([](Hdf5Header* header) { header->label_columns = 2; });
   refuses([](Hdf5Header* header) { header->label_columns = INT64_MAX; });
   refuses([](Hdf5Header* header) { header->label_columns = -1; });
-  refuses([](Hdf5Header* header) { header->bytes = 2; });
+  refuses([](Hdf5Header* header) { header->values = static_cast<Hdf5Values>(3); });
   header()->code = static_cast<int>(absl::StatusCode::kNotFound);
   std::memset(header()->message, 'x', sizeof header()->message);
   EXPECT_EQ(Error(Take()), std::string(sizeof header()->message - 1, 'x'));

@@ -53,6 +53,22 @@ std::string Error(const absl::StatusOr<TableRows>& rows) {
 const std::string kTwoRows = NpyBytes("<f4", "(2, 3)", Bytes<float>({1, 2, 3, 4, 5, 6}));
 const std::string kTwoLabels = NpyBytes("<i8", "(2,)", Bytes<int64_t>({2, 0}));
 
+// Times in seconds: a float32 has only multiples of 128 near them.
+TEST(NpyTest, NormalizesWholeNumbersAboveTheOnesThatFloatsHold) {
+  TableSpec spec = kSpec;
+  spec.normalization = {{1700000015, 10}};
+  const auto expect = [&](const std::string& features) {
+    const auto rows = Read(features, NpyBytes("<i8", "(1,)", Bytes<int64_t>({2})), spec);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    EXPECT_THAT(std::vector<float>(rows->floats.get(), rows->floats.get() + 3), ElementsAre(-1, 0, 1));
+  };
+  expect(NpyBytes("<i8", "(1, 3)", Bytes<int64_t>({1700000005, 1700000015, 1700000025})));
+  expect(NpyBytes("<i4", "(1, 3)", Bytes<int32_t>({1700000005, 1700000015, 1700000025})));
+  expect(NpyBytes("<u4", "(1, 3)", Bytes<uint32_t>({1700000005, 1700000015, 1700000025})));
+  expect(NpyBytes("<u8", "(1, 3)", Bytes<uint64_t>({1700000005, 1700000015, 1700000025})));
+  expect(NpyBytes("<f8", "(1, 3)", Bytes<double>({1700000005, 1700000015, 1700000025})));
+}
+
 TEST(NpyTest, ReadsFloatsAndLabels) {
   const auto rows = Read(kTwoRows, kTwoLabels);
   ASSERT_TRUE(rows.ok()) << rows.status();

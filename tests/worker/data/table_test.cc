@@ -131,6 +131,26 @@ TEST(TableTest, NormalizesByChannelOfAnImageAndByValueOfOthers) {
               ElementsAre(1, 2, 1.5f, 2));
 }
 
+// A part of bytes is normalized when it is read, and one of other numbers before it is rounded.
+TEST(TableTest, NormalizesBytesAndOtherNumbersAlike) {
+  const auto npy = [](const std::string& type, const std::string& shape, const std::string& values) {
+    std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+    header.resize(54, ' ');
+    return std::string("\x93NUMPY\x01\x00\x36\x00", 10) + header + values;
+  };
+  const std::string label(8, '\0'), bytes("\x0a\x14", 2), shorts("\x0a\0\x14\0", 4);
+  Write("1_features.npy", npy("|u1", "(1, 2)", bytes));
+  Write("1_labels.npy", npy("<i8", "(1,)", label));
+  Write("2_features.npy", npy("<i2", "(1, 2)", shorts));
+  Write("2_labels.npy", npy("<i8", "(1,)", label));
+  for (const char* files : {"train: '1_f*.npy'", "train: '2_f*.npy'", "train: '?_f*.npy'"}) {
+    const auto data = Load(absl::StrCat(files, " mean: 5 deviation: [5, 10]"));
+    ASSERT_TRUE(data.ok()) << data.status();
+    for (int64_t i = 0; i < data->train.size(); ++i)
+      EXPECT_THAT(Values(data->train, i), ElementsAre(1, 1.5f)) << files;
+  }
+}
+
 TEST(TableTest, HasAMinibatchOfRows) {
   Write("a.csv", "10,0,0\n");
   v1::Job job = Job("train: 'a.csv'");

@@ -46,7 +46,8 @@ void TableContent::Normalize(float* values) const {
   const int64_t run = by_channel ? shape_.size() / count : 1;
   for (int64_t i = 0, n = 0; i < shape_.size(); n = n + 1 == count ? 0 : n + 1) {
     const auto [mean, deviation] = normalization_[n];
-    for (const int64_t end = i + run; i < end; ++i) values[i] = (values[i] - mean) / deviation;
+    for (const int64_t end = i + run; i < end; ++i)
+      values[i] = static_cast<float>((values[i] - mean) / deviation);
   }
 }
 

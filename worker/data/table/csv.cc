@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -185,13 +184,9 @@ class CsvReader {
     }
     const absl::Span<const double> all(fields_);
     const int64_t begin = spec_.labels_first ? labels : 0;
-    for (int64_t i = begin; i < begin + features; ++i) {
-      features_.push_back(static_cast<float>(fields_[i]));
-      if (!std::isfinite(features_.back())) {
-        return absl::InvalidArgumentError(absl::StrCat(Name(row), ": column ", i + 1, " is ", fields_[i],
-                                                       "; features are finite numbers, as float32"));
-      }
-    }
+    RETURN_IF_ERROR(AddFeatures(
+        spec_, 1, [&](int64_t i) { return fields_[begin + i]; },
+        [&](int64_t i) { return absl::StrCat(Name(row), ": column ", begin + i + 1); }, &features_));
     ++rows_.size;
     return AddLabels(
         spec_, all.subspan(spec_.labels_first ? 0 : features, labels), row,

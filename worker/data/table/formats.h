@@ -78,10 +78,16 @@ absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spe
 // damaged in its header or labels.
 absl::StatusOr<TableRows> ReadShard(const std::string& path, const TableSpec& spec);
 
-// Writes rows begin .. end-1 of `data` as a packed shard, values as they are stored (SampleContent::bytes,
-// floats).
+// The values that WriteShard writes.
+enum class PackedValues {
+  kStored,  // SampleContent::bytes or floats, to which the data's normalization applies
+  kAsRead,  // those that the network receives, as floats
+};
+
+// Writes rows begin .. end-1 of `data` as a packed shard.
 // Errors: those of the file; InvalidArgument for NaN or infinity, with the row.
-absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t begin, int64_t end);
+absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t begin, int64_t end,
+                        PackedValues packed = PackedValues::kStored);
 
 }  // namespace catchment
 

@@ -128,7 +128,7 @@ std::shared_ptr<const char> Map(int memory) {
 
 // Returns true if `size` bytes of memory hold what the header describes.
 bool Holds(const Hdf5Header& header, int64_t row_bytes, int64_t size) {
-  if (header.bytes > 1 || header.rows <= 0 || header.label_columns <= 0) return false;
+  if (header.values > Hdf5Values::kDoubles || header.rows <= 0 || header.label_columns <= 0) return false;
   if (header.rows > (size - kHdf5ValuesBegin) / row_bytes) return false;
   const int64_t labels = size - Hdf5LabelsBegin(header.rows * row_bytes);
   return header.label_columns <= labels / header.rows / int64_t{sizeof(double)};
@@ -146,7 +146,7 @@ absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSp
   std::memcpy(&header, data.get(), sizeof header);
   header.message[sizeof header.message - 1] = 0;
   if (header.code != 0) return absl::Status(static_cast<absl::StatusCode>(header.code), header.message);
-  const int64_t row_bytes = request.row_size() * (header.bytes != 0 ? 1 : int64_t{sizeof(float)});
+  const int64_t row_bytes = request.row_size() * SizeOf(header.values);
   if (!Holds(header, row_bytes, about.st_size)) {
     return absl::DataLossError(
         absl::StrCat(request.path, ": libhdf5 failed on this file: the file is damaged"));
@@ -154,13 +154,24 @@ absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSp
   TableRows rows;
   rows.size = header.rows;
   const char* const features = data.get() + kHdf5ValuesBegin;
-  if (header.bytes != 0) {
+  const std::string name = NameOf(request, request.features);
+  const int64_t count = rows.size * request.row_size();
+  if (header.values == Hdf5Values::kBytes) {
     rows.bytes = {data, reinterpret_cast<const uint8_t*>(features)};
-  } else {
+  } else if (header.values == Hdf5Values::kFloats && spec.normalization.empty()) {
     rows.floats = {data, reinterpret_cast<const float*>(features)};
-    const std::string name = NameOf(request, request.features);
-    RETURN_IF_ERROR(CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size())},
-                                request.row_size(), [&](int64_t row) { return CountedRow(name, row); }));
+    RETURN_IF_ERROR(CheckFinite({rows.floats.get(), static_cast<size_t>(count)}, request.row_size(),
+                                [&](int64_t row) { return CountedRow(name, row); }));
+  } else {
+    const auto* const floats = reinterpret_cast<const float*>(features);
+    const auto* const doubles = reinterpret_cast<const double*>(features);
+    const bool wide = header.values == Hdf5Values::kDoubles;
+    std::vector<float> values;
+    values.reserve(count);
+    RETURN_IF_ERROR(AddFeatures(
+        spec, rows.size, [&](int64_t i) { return wide ? doubles[i] : double{floats[i]}; },
+        [&](int64_t i) { return CountedValue(name, i, request.row_size()); }, &values));
+    rows.floats = Share(std::move(values));
   }
   const auto* const labels =
       reinterpret_cast<const double*>(data.get() + Hdf5LabelsBegin(rows.size * row_bytes));

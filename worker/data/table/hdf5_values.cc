@@ -80,9 +80,12 @@ struct DataSet {
     return static_cast<int64_t>(
         std::accumulate(shape.begin() + 1, shape.end(), hsize_t{1}, std::multiplies<>()));
   }
-  bool is_bytes() const {
-    return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
-           H5Tget_sign(type.id()) == H5T_SGN_NONE;
+  Hdf5Values values() const {
+    const bool integers = H5Tget_class(type.id()) != H5T_FLOAT;
+    const size_t size = H5Tget_size(type.id());
+    if (H5Tget_class(type.id()) == H5T_INTEGER && size == 1 && H5Tget_sign(type.id()) == H5T_SGN_NONE)
+      return Hdf5Values::kBytes;
+    return size <= (integers ? 2 : sizeof(float)) ? Hdf5Values::kFloats : Hdf5Values::kDoubles;
   }
 };
 
@@ -280,8 +283,8 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
   RETURN_IF_ERROR(CheckTogether(features, labels, request));
   header->rows = features.rows();
   header->label_columns = labels.row_size();
-  header->bytes = features.is_bytes();
-  const int64_t value_bytes = features.is_bytes() ? 1 : sizeof(float);
+  header->values = features.values();
+  const int64_t value_bytes = SizeOf(header->values);
   const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size() * value_bytes);
   const int64_t size = labels_begin + header->rows * header->label_columns * int64_t{sizeof(double)};
   if (const absl::Status status = ResizeMemoryFile(memory, size); !status.ok()) {
@@ -293,8 +296,10 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
     return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": cannot map ", size, " bytes"));
   }
   if (request.limits_processor_time) LimitProcessorTime(size);
-  RETURN_IF_ERROR(ReadAll(features, features.is_bytes() ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT,
-                          values.data() + kHdf5ValuesBegin));
+  const hid_t type = header->values == Hdf5Values::kBytes    ? H5T_NATIVE_UINT8
+                     : header->values == Hdf5Values::kFloats ? H5T_NATIVE_FLOAT
+                                                             : H5T_NATIVE_DOUBLE;
+  RETURN_IF_ERROR(ReadAll(features, type, values.data() + kHdf5ValuesBegin));
   return ReadAll(labels, H5T_NATIVE_DOUBLE, values.data() + labels_begin);
 }
 

@@ -26,6 +26,14 @@ struct Hdf5Request {
   int64_t row_size() const;  // the number of features of a row
 };
 
+// The kinds of features in the memory.
+enum class Hdf5Values : uint32_t { kFloats, kBytes, kDoubles };
+
+// Returns the bytes of a value.
+constexpr int64_t SizeOf(Hdf5Values values) {
+  return values == Hdf5Values::kBytes ? 1 : values == Hdf5Values::kFloats ? 4 : 8;
+}
+
 // The beginning of the memory.
 struct Hdf5Header {
   static constexpr uint32_t kComplete = 0x48444635;
@@ -34,11 +42,12 @@ struct Hdf5Header {
   int32_t code;       // absl::StatusCode; if it is not OK, the rest but `message` means nothing
   int64_t rows;
   int64_t label_columns;
-  uint32_t bytes;      // 1: the features are bytes; 0: floats
+  Hdf5Values values;
   char message[3072];  // ends with a zero
 };
 
-// The features begin here, rows x row_size bytes or floats. The labels are behind them, rows x label_columns
+// The features begin here, rows x row_size: unsigned bytes, floats where those hold all values of the file's
+// type, and doubles for others. The labels are behind them, rows x label_columns
 // doubles.
 constexpr int64_t kHdf5ValuesBegin = 4096;
 static_assert(sizeof(Hdf5Header) <= kHdf5ValuesBegin);

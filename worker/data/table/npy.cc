@@ -54,16 +54,16 @@ bool WithType(absl::string_view type, F&& convert) {
   return false;
 }
 
-template <typename To>
-std::vector<To> Convert(const NpyArray& array) {
-  std::vector<To> out(array.rows() * array.row_size());
+// Calls use(value), with a function that returns value(i) of the array.
+template <typename F>
+void WithValues(const NpyArray& array, F&& use) {
   WithType(array.type, [&](auto type) {
-    for (size_t i = 0; i < out.size(); ++i) {
-      std::memcpy(&type, array.values + i * sizeof type, sizeof type);
-      out[i] = static_cast<To>(type);
-    }
+    use([&array](int64_t i) {
+      decltype(type) value;
+      std::memcpy(&value, array.values + i * static_cast<int64_t>(sizeof value), sizeof value);
+      return static_cast<double>(value);
+    });
   });
-  return out;
 }
 
 // Returns the text between `key` and `after` in the header's dictionary; "" if they are not found.
@@ -154,11 +154,16 @@ absl::Status ReadFeatures(const NpyArray& array, const TableSpec& spec, TableRow
     rows->bytes = std::shared_ptr<const uint8_t>(array.file, reinterpret_cast<const uint8_t*>(array.values));
     return absl::OkStatus();
   }
-  std::vector<float> values = Convert<float>(array);
-  const absl::Status finite =
-      CheckFinite(values, spec.shape.size(), [&](int64_t row) { return CountedRow(array.path, row); });
+  std::vector<float> values;
+  values.reserve(rows->size * spec.shape.size());
+  absl::Status status;
+  WithValues(array, [&](auto value) {
+    status = AddFeatures(
+        spec, rows->size, value, [&](int64_t i) { return CountedValue(array.path, i, spec.shape.size()); },
+        &values);
+  });
   rows->floats = Share(std::move(values));
-  return finite;
+  return status;
 }
 
 absl::Status ReadLabels(const NpyArray& array, const NpyArray& features, const TableSpec& spec,
@@ -167,7 +172,11 @@ absl::Status ReadLabels(const NpyArray& array, const NpyArray& features, const T
     return Bad(array, absl::StrCat("has ", array.rows(), " rows, and ", features.path, " ", rows->size,
                                    "; they are not a matching pair"));
   }
-  return AddAllLabels(spec, Convert<double>(array), array.path, rows);
+  std::vector<double> labels(rows->size * array.row_size());
+  WithValues(array, [&](auto value) {
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = value(static_cast<int64_t>(i));
+  });
+  return AddAllLabels(spec, labels, array.path, rows);
 }
 
 }  // namespace

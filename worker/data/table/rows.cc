@@ -7,8 +7,10 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "glog/logging.h"
 
 namespace catchment {
 namespace {
@@ -54,6 +56,25 @@ absl::Status AddTargets(bool unit, absl::Span<const double> columns, int64_t row
     rows->targets.push_back(target);
   }
   return absl::OkStatus();
+}
+
+absl::Status NotFinite(double value, const std::string& name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, "; features are finite numbers, as float32"));
+}
+
+// Returns true for a whole number that float32 does not hold.
+bool IsRoundedWhole(double value) {
+  constexpr double kExact = 1 << 24;  // all whole numbers up to this are floats
+  return std::abs(value) > kExact && value == std::floor(value) && static_cast<float>(value) != value;
+}
+
+void WarnOfRounding(double value, float rounded, const std::string& name) {
+  LOG_FIRST_N(WARNING, 1) << absl::StrFormat(
+      "%s is %.17g, and the model gets %.9g: float32 rounds whole numbers above 2^24, so different values "
+      "may "
+      "become equal. Set data.table.mean and data.table.deviation, which are applied before the rounding",
+      name, value, rounded);
 }
 
 int64_t Product(absl::Span<const int64_t> dimensions) {
@@ -117,6 +138,10 @@ std::string DescribeRowMismatch(absl::Span<const int64_t> array, absl::Span<cons
                                                   absl::StrJoin(axes, ", "), "))"));
 }
 
+std::string CountedValue(const std::string& path, int64_t i, int64_t row_size) {
+  return absl::StrCat(CountedRow(path, i / row_size), ": value ", i % row_size + 1, " of ", row_size);
+}
+
 std::string CountedRow(const std::string& path, int64_t row) {
   return absl::StrCat("row ", row, ", counted from 0, of ", path);
 }
@@ -153,13 +178,31 @@ absl::Status AddAllLabels(const TableSpec& spec, absl::Span<const double> values
   return absl::OkStatus();
 }
 
+absl::Status AddFeatures(const TableSpec& spec, int64_t rows, absl::FunctionRef<double(int64_t i)> value,
+                         absl::FunctionRef<std::string(int64_t i)> name, std::vector<float>* out) {
+  const int64_t size = spec.shape.size();
+  const bool normalizes = !spec.normalization.empty();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < size; ++i) {
+      const double given = value(row * size + i);
+      double normalized = given;
+      if (normalizes) {
+        const auto& [mean, deviation] = NormalizationOfValue(spec.normalization, spec.shape, i);
+        normalized = (given - mean) / deviation;
+      }
+      out->push_back(static_cast<float>(normalized));
+      if (!std::isfinite(out->back())) return NotFinite(given, name(row * size + i));
+      if (IsRoundedWhole(normalized)) WarnOfRounding(given, out->back(), name(row * size + i));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckFinite(absl::Span<const float> values, int64_t row_size, RowName name) {
   const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
   if (bad == values.end()) return absl::OkStatus();
   const int64_t at = bad - values.begin();
-  return absl::InvalidArgumentError(absl::StrCat(name(at / row_size), ": value ", at % row_size + 1, " of ",
-                                                 row_size, " is ", *bad,
-                                                 "; features are finite numbers, as float32"));
+  return NotFinite(*bad, absl::StrCat(name(at / row_size), ": value ", at % row_size + 1, " of ", row_size));
 }
 
 }  // namespace catchment

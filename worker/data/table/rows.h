@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/job/model_shapes.h"
+#include "worker/data/sample_content.h"
 
 namespace catchment {
 
@@ -23,12 +24,15 @@ struct TableSpec {
   std::string features;       // data.table.features
   std::string labels;         // data.table.labels
   bool labels_first = false;  // the labels are in the first columns
+  // That of SampleContent, for AddFeatures.
+  std::vector<Normalization> normalization = {};
 };
 
 // The rows of one file.
 struct TableRows {
   int64_t size = 0;
-  // The values, size x the sample's shape, one row after another, in one of them; the other is null.
+  // The values, size x the sample's shape, one row after another, in one of them; the other is null. Floats
+  // are normalized (AddFeatures) unless they are mapped.
   std::shared_ptr<const uint8_t> bytes;
   std::shared_ptr<const float> floats;
   bool mapped = false;  // the values are those of a mapped file, which are read when they are used
@@ -77,6 +81,26 @@ absl::Status AddLabels(const TableSpec& spec, absl::Span<const double> columns, 
 // Errors: InvalidArgument for a number of columns that IsLabelWidth does not accept; those of AddLabels.
 absl::Status AddAllLabels(const TableSpec& spec, absl::Span<const double> values, const std::string& name,
                           TableRows* rows);
+
+// Returns the normalization of value i of a row; a row has `size` values. `normalization` is that of
+// SampleContent, and not empty.
+inline const Normalization& NormalizationOfValue(absl::Span<const Normalization> normalization,
+                                                 const SampleShape& shape, int64_t i) {
+  const auto count = static_cast<int64_t>(normalization.size());
+  const bool by_channel = count == 1 || shape.kind == SampleKind::kImage;
+  return normalization[by_channel ? i / (shape.size() / count) : i % count];
+}
+
+// Appends the features of `rows` rows to `out`: value(i), i from 0 row after row, normalized in double and
+// rounded to float32. So whole numbers above 2^24, such as times in seconds, stay different from each other
+// if data.table.mean is near them. Otherwise a warning of the process names the first value that rounding
+// changes. `name` names value i: "row 3 of x.csv: column 2".
+// Errors: InvalidArgument for a value that is not finite, with its name.
+absl::Status AddFeatures(const TableSpec& spec, int64_t rows, absl::FunctionRef<double(int64_t i)> value,
+                         absl::FunctionRef<std::string(int64_t i)> name, std::vector<float>* out);
+
+// Returns "row 3, counted from 0, of x.npy: value 2 of 5", the name of value i of `row_size` in each row.
+std::string CountedValue(const std::string& path, int64_t i, int64_t row_size);
 
 // Checks that all values are finite. Errors: InvalidArgument that names the row and the value.
 absl::Status CheckFinite(absl::Span<const float> values, int64_t row_size, RowName name);

@@ -153,7 +153,7 @@ absl::Status ReadLabels(const std::string& path, const MappedFile& file, const H
   return absl::OkStatus();
 }
 
-Header HeaderOf(const Dataset& data, int64_t begin, int64_t end) {
+Header HeaderOf(const Dataset& data, int64_t begin, int64_t end, PackedValues packed) {
   Header header;
   std::memcpy(header.magic, kMagic, sizeof header.magic);
   header.label_kind = data.target().is_real() ? kReal : kClass;
@@ -161,7 +161,7 @@ Header HeaderOf(const Dataset& data, int64_t begin, int64_t end) {
   SetShape(data.input_shape(), &header);
   header.rows = end - begin;
   for (int64_t i = begin; i < end; ++i) {
-    if (data.content()->bytes(i) == nullptr) header.value_kind = kFloats;
+    if (packed == PackedValues::kAsRead || data.content()->bytes(i) == nullptr) header.value_kind = kFloats;
   }
   return header;
 }
@@ -178,13 +178,16 @@ std::vector<char> LabelsOf(const Dataset& data, const Header& header, int64_t be
 }
 
 absl::Status WriteValues(const std::string& path, const Dataset& data, const Header& header, int64_t begin,
-                         int64_t end, AtomicFile* file) {
+                         int64_t end, PackedValues packed, AtomicFile* file) {
   const int64_t size = data.input_shape().size();
   std::vector<float> converted(size);
   for (int64_t i = begin; i < end; ++i) {
     const uint8_t* const bytes = data.content()->bytes(i);
     const float* floats = data.content()->floats(i);
-    if (bytes != nullptr && header.value_kind == kFloats) {
+    if (packed == PackedValues::kAsRead) {
+      data.CopyInput(i, converted.data());
+      floats = converted.data();
+    } else if (bytes != nullptr && header.value_kind == kFloats) {
       std::copy_n(bytes, size, converted.begin());
       floats = converted.data();
     }
@@ -218,8 +221,9 @@ absl::StatusOr<TableRows> ReadShard(const std::string& path, const TableSpec& sp
   return rows;
 }
 
-absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t begin, int64_t end) {
-  Header header = HeaderOf(data, begin, end);
+absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t begin, int64_t end,
+                        PackedValues packed) {
+  Header header = HeaderOf(data, begin, end, packed);
   const std::vector<char> labels = LabelsOf(data, header, begin, end);
   header.labels_checksum = Crc32(labels.data(), labels.size());
   header.checksum = ChecksumOf(header);
@@ -227,7 +231,7 @@ absl::Status WriteShard(const std::string& path, const Dataset& data, int64_t be
   ASSIGN_OR_RETURN(const auto file,
                    AtomicFile::Create(path, labels_begin + static_cast<int64_t>(labels.size())));
   absl::Status status = file->Write(&header, sizeof header);
-  if (status.ok()) status = WriteValues(path, data, header, begin, end, file.get());
+  if (status.ok()) status = WriteValues(path, data, header, begin, end, packed, file.get());
   const std::vector<char> padding(labels_begin - kAlignment - (end - begin) * ValueBytes(header));
   if (status.ok()) status = file->Write(padding.data(), padding.size());
   if (status.ok()) status = file->Write(labels.data(), labels.size());

@@ -1,5 +1,6 @@
 #include "worker/data/table/table.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/data_sources.h"
+#include "glog/logging.h"
 #include "worker/data/table/content.h"
 #include "worker/data/table/files.h"
 #include "worker/data/table/formats.h"
@@ -18,16 +20,6 @@
 
 namespace catchment {
 namespace {
-
-TableSpec SpecOf(const v1::Job& job) {
-  const v1::FileDataset& table = job.data().table();
-  return {.shape = ShapeOfTable(table),
-          .target = TargetOfTable(table),
-          .unit_targets = job.model().loss().kind() == v1::Loss::SIGMOID_CROSS_ENTROPY,
-          .features = table.features(),
-          .labels = table.labels(),
-          .labels_first = table.label_columns() == v1::FileDataset::FIRST};
-}
 
 std::vector<Normalization> NormalizationOf(const v1::FileDataset& table) {
   std::vector<Normalization> all(std::max(table.mean_size(), table.deviation_size()));
@@ -39,6 +31,17 @@ std::vector<Normalization> NormalizationOf(const v1::FileDataset& table) {
     }
   }
   return all;
+}
+
+TableSpec SpecOf(const v1::Job& job) {
+  const v1::FileDataset& table = job.data().table();
+  return {.shape = ShapeOfTable(table),
+          .target = TargetOfTable(table),
+          .unit_targets = job.model().loss().kind() == v1::Loss::SIGMOID_CROSS_ENTROPY,
+          .features = table.features(),
+          .labels = table.labels(),
+          .labels_first = table.label_columns() == v1::FileDataset::FIRST,
+          .normalization = NormalizationOf(table)};
 }
 
 absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, const TableSpec& spec) {
@@ -55,13 +58,39 @@ absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, 
   return absl::InternalError("a format that is none");
 }
 
-absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const v1::FileDataset& table,
-                                 const DataPaths& paths) {
-  auto content = std::make_unique<TableContent>(spec.shape, NormalizationOf(table));
+absl::StatusOr<std::vector<TableRows>> ReadFiles(const TableFiles& files, const TableSpec& spec,
+                                                 const DataPaths& paths) {
+  std::vector<TableRows> all;
+  for (const std::string& path : files.paths) {
+    ASSIGN_OR_RETURN(TableRows rows, ReadFile(files.format, StagedPath(paths, path), spec));
+    all.push_back(std::move(rows));
+  }
+  return all;
+}
+
+// Turns bytes into floats, normalized, where another file of the part has floats.
+void MakeFloats(const TableSpec& spec, TableRows* rows) {
+  if (rows->bytes == nullptr) return;
+  std::vector<float> floats;
+  floats.reserve(rows->size * spec.shape.size());
+  const absl::Status status = AddFeatures(
+      spec, rows->size, [&](int64_t i) { return static_cast<double>(rows->bytes.get()[i]); },
+      [](int64_t) { return std::string(); }, &floats);
+  CHECK(status.ok()) << status;
+  rows->bytes = nullptr;
+  rows->floats = Share(std::move(floats));
+}
+
+absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const DataPaths& paths) {
+  ASSIGN_OR_RETURN(std::vector<TableRows> all, ReadFiles(files, spec, paths));
+  const bool normalized = std::any_of(
+      all.begin(), all.end(), [](const TableRows& rows) { return rows.floats != nullptr && !rows.mapped; });
+  auto content = std::make_unique<TableContent>(
+      spec.shape, normalized ? std::vector<Normalization>() : spec.normalization);
   std::vector<int32_t> labels;
   std::vector<float> targets;
-  for (const std::string& path : files.paths) {
-    ASSIGN_OR_RETURN(const TableRows rows, ReadFile(files.format, StagedPath(paths, path), spec));
+  for (TableRows& rows : all) {
+    if (normalized) MakeFloats(spec, &rows);
     content->Add(rows);
     labels.insert(labels.end(), rows.labels.begin(), rows.labels.end());
     targets.insert(targets.end(), rows.targets.begin(), rows.targets.end());
@@ -92,9 +121,9 @@ absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
                    FindTableFiles(table.train(), "data.table.train", table.directory(), paths));
   ASSIGN_OR_RETURN(const auto test_files,
                    FindTableFiles(table.test(), "data.table.test", table.directory(), paths));
-  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, table, paths));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, paths));
   RETURN_IF_ERROR(CheckTrainingRows(train.size(), job));
-  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, table, paths));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, paths));
   return DataSets{std::move(train), std::move(test)};
 }
 
