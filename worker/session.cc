@@ -174,7 +174,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   DataPaths paths = DataPathsFromEnvironment();
   std::unique_ptr<Stage> stage = StageData(options, reply.job(), paths, master->stop());
   if (stage != nullptr) paths.staged = stage->root();
-  ASSIGN_OR_RETURN(DataSets data, LoadData(reply.job(), paths));
+  ASSIGN_OR_RETURN(DataSets data, LoadData(reply.job(), paths, [master] { return master->stop().IsSet(); }));
   RETURN_IF_ERROR(CheckProgram(options, reply.job()));
   ASSIGN_OR_RETURN(std::unique_ptr<Trainable> model, MakeModel(options, reply.job(), data, master->stop()));
   AttachedModel* const attached =

@@ -12,6 +12,7 @@ namespace catchment {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string Job(int threads, const std::string& train = "train") {
   return absl::StrCat(R"(
@@ -85,16 +86,45 @@ TEST_F(ImageFolderClusterTest, WithoutACopyTrainingReadsTheOriginals) {
               HasSubstr("is not a directory; create it; the data are read where they are"));
 }
 
-TEST_F(ImageFolderClusterTest, ADamagedImageEndsTheWorkerWithItsName) {
-  const std::string path = TestDirectory() + "/train/class_0001/image_000003.jpg";
-  std::filesystem::resize_file(path, 200);
+TEST_F(ImageFolderClusterTest, ImagesThatCannotBeUsedAreNamedBeforeTraining) {
+  const std::string cut = TestDirectory() + "/train/class_0001/image_000003.jpg";
+  std::filesystem::resize_file(cut, 200);
+  const std::string lost = TestDirectory() + "/train/class_0002/lost.jpg";
+  std::filesystem::create_symlink("nowhere.jpg", lost);
   TestCluster cluster({.job = Job(2)});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);
-  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 1));
-  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(1), 1));
-  EXPECT_THAT(cluster.LastWords(), HasSubstr(Normal(path) + ": is damaged ("));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(cluster.AwaitExit(cluster.worker(i), 1));
+    EXPECT_THAT(cluster.worker(i).Output(), HasSubstr(Normal(cut) + ": is damaged ("));
+    EXPECT_THAT(cluster.worker(i).Output(), HasSubstr(Normal(lost) + " is a symbolic link to nothing"));
+  }
+  EXPECT_THAT(cluster.server(0).Output(), Not(HasSubstr("training with")));
   cluster.KillAll();
+}
+
+// A missing file is not a membership that the master or a server does not know.
+TEST_F(ImageFolderClusterTest, AnImageThatIsLostEndsItsReadersAndTheJobAfterACheckpoint) {
+  std::string job = Job(2);
+  job.replace(job.find("epochs: 3"), 9, "epochs: 1000000 checkpoint { every_seconds: 3600 }");
+  TestCluster cluster({.job = job});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  cluster.StartEvaluator();
+  ASSERT_TRUE(cluster.AwaitTrained(200));
+  const std::string image = "/class_0001/image_000003.jpg";
+  std::filesystem::remove(TestDirectory() + "/test" + image);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.evaluator(0), 1));
+  std::filesystem::remove(TestDirectory() + "/train" + image);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(cluster.AwaitExit(cluster.worker(i), 1));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+  EXPECT_THAT(cluster.evaluator(0).Output(), HasSubstr("/test/class_0001/image_000003.jpg: No such file"));
+  for (Process* process : {&cluster.worker(0), &cluster.worker(1), &cluster.evaluator(0)})
+    EXPECT_THAT(process->Output(), Not(HasSubstr("registering again")));
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "FAILED");
+  EXPECT_THAT(std::string(summary["reason"]), HasSubstr("/train/class_0001/image_000003.jpg: No such file"));
+  EXPECT_GT(summary["last_checkpoint"], 0);
 }
 
 TEST_F(ImageFolderClusterTest, AWorkerWithOtherClassesIsRefused) {

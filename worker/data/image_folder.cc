@@ -1,9 +1,9 @@
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,19 +19,25 @@
 #include "common/base/file_access.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "worker/data/bad_files.h"
 #include "worker/data/jpeg.h"
 #include "worker/data/load_data.h"
 #include "worker/data/resize.h"
+#include "worker/data/sample_threads.h"
 
 namespace catchment {
 namespace {
 
 // Deeper directories are a circle of symbolic links.
 constexpr int kMaxDepth = 32;
+// That look at files, since a network's file system answers many requests at a time.
+constexpr int kThreads = 16;
+constexpr char kRemedy[] = "; correct or remove it";
 
 // The images of a directory: classes and images in torchvision's order.
 struct ImageList {
-  std::string root;
+  std::string root;  // where the files are: a copy, if they are staged
+  std::string name;  // of root, for people: the directory that the job names
   std::vector<std::string> classes;
   std::vector<std::string> directories;  // below root
   struct Image {
@@ -43,9 +49,11 @@ struct ImageList {
   std::vector<Image> images;
   std::string names;  // of all files, one after another
 
-  std::string Path(int64_t i) const {
+  std::string Path(int64_t i) const { return Below(root, i); }
+  std::string Name(int64_t i) const { return Below(name, i); }
+  std::string Below(const std::string& top, int64_t i) const {
     const Image& image = images[i];
-    return absl::StrCat(root, "/", directories[image.directory], "/",
+    return absl::StrCat(top, "/", directories[image.directory], "/",
                         absl::string_view(names).substr(image.name_begin, image.name_size));
   }
 };
@@ -53,6 +61,7 @@ struct ImageList {
 struct Entries {
   std::vector<std::string> directories;  // symbolic links to directories, too
   std::vector<std::string> others;
+  std::vector<std::string> broken;  // symbolic links to nothing
 };
 
 bool IsDirectory(const std::string& path) {
@@ -63,20 +72,20 @@ bool IsDirectory(const std::string& path) {
 // Returns the names in a directory, sorted.
 absl::StatusOr<Entries> ListDirectory(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
-  if (directory == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot list the directory ", path, ": ", std::strerror(errno)));
-  }
+  const auto failed = [&path] { return absl::ErrnoToStatus(errno, "cannot list the directory " + path); };
+  if (directory == nullptr) return failed();
   Entries entries;
   for (errno = 0; const dirent* const entry = readdir(directory.get()); errno = 0) {
     const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
+    // macOS adds a file ._NAME to archives for each file NAME.
+    if (name == "." || name == ".." || absl::StartsWith(name, "._")) continue;
+    const std::string whole = absl::StrCat(path, "/", name);
     const bool known = entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN;
-    const bool is_directory = known ? entry->d_type == DT_DIR : IsDirectory(absl::StrCat(path, "/", name));
-    (is_directory ? entries.directories : entries.others).push_back(name);
+    const bool is_directory = known ? entry->d_type == DT_DIR : IsDirectory(whole);
+    const bool is_broken = !known && !is_directory && access(whole.c_str(), F_OK) != 0 && errno == ENOENT;
+    (is_directory ? entries.directories : is_broken ? entries.broken : entries.others).push_back(name);
   }
-  if (errno != 0) {
-    return absl::DataLossError(absl::StrCat("cannot list the directory ", path, ": ", std::strerror(errno)));
-  }
+  if (errno != 0) return failed();
   std::sort(entries.directories.begin(), entries.directories.end());
   std::sort(entries.others.begin(), entries.others.end());
   return entries;
@@ -94,11 +103,16 @@ std::string ImageEnding(absl::string_view name) {
 
 class Lister {
  public:
-  Lister(const std::string& field, const std::string& root) : field_(field) { list_.root = root; }
+  Lister(const std::string& field, const std::string& root, const std::string& name) : field_(field) {
+    list_.root = root;
+    list_.name = name;
+  }
 
   absl::StatusOr<ImageList> List() {
     ASSIGN_OR_RETURN(Entries entries, ListDirectory(list_.root));
+    AddBroken(list_.name, entries);
     if (entries.directories.empty()) {
+      RETURN_IF_ERROR(bad_.Status(field_, entries_, kEntries));
       return absl::InvalidArgumentError(absl::StrCat(
           field_, ": ", list_.root,
           " has no directories; put the images of each class in a directory of the class's name"));
@@ -108,6 +122,19 @@ class Lister {
       RETURN_IF_ERROR(ListClass(static_cast<int32_t>(i)));
     }
     return std::move(list_);
+  }
+
+  // Opens the images. Returns the error of all bad files and directories.
+  absl::Status Check(const ImageList& list, absl::FunctionRef<bool()> is_stopped) {
+    const auto count = static_cast<int64_t>(list.images.size());
+    SampleThreads threads(kThreads);
+    RETURN_IF_ERROR(threads.Run(count, [&](int, int64_t i) {
+      if (is_stopped()) return absl::CancelledError("reading the data was ended");
+      if (const absl::Status status = CheckJpeg(list.Path(i), list.Name(i)); !status.ok())
+        bad_.Add(entries_ + i, status);
+      return absl::OkStatus();
+    }));
+    return bad_.Status(field_, entries_ + count, kEntries);
   }
 
  private:
@@ -127,7 +154,7 @@ class Lister {
       }
       if (!names.empty()) list_.directories.push_back(directory);
     }
-    if (list_.images.size() > before) return absl::OkStatus();
+    if (list_.images.size() > before || bad_.any()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(field_, ": the class ", list_.root, "/", name,
                      " has no image (.jpg, .jpeg); add images, or remove the directory"));
@@ -140,16 +167,23 @@ class Lister {
       return absl::InvalidArgumentError(absl::StrCat(field_, ": ", path, " is more than ", kMaxDepth,
                                                      " directories deep; is it a circle of symbolic links?"));
     }
-    ASSIGN_OR_RETURN(Entries entries, ListDirectory(path));
+    absl::StatusOr<Entries> listed = ListDirectory(path);
+    if (!listed.ok()) {
+      Add(absl::Status(listed.status().code(), absl::StrCat(listed.status().message(), kRemedy)));
+      return absl::OkStatus();
+    }
+    Entries& entries = *listed;
+    AddBroken(absl::StrCat(list_.name, "/", directory), entries);
     std::vector<std::string> images;
     for (std::string& name : entries.others) {
       const std::string ending = ImageEnding(name);
       if (ending.empty()) continue;
-      if (!absl::StartsWith(ending, ".jp")) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(field_, ": ", path, "/", name, " is not a JPEG image; convert it, or remove it"));
+      if (absl::StartsWith(ending, ".jp")) {
+        images.push_back(std::move(name));
+      } else {
+        Add(absl::InvalidArgumentError(absl::StrCat(list_.name, "/", directory, "/", name,
+                                                    " is not a JPEG image; convert it, or remove it")));
       }
-      images.push_back(std::move(name));
     }
     found->emplace_back(directory, std::move(images));
     for (const std::string& name : entries.directories) {
@@ -158,8 +192,22 @@ class Lister {
     return absl::OkStatus();
   }
 
+  void Add(const absl::Status& why) { bad_.Add(entries_++, why); }
+
+  // A link may have been a class, a directory or an image. Editors keep hidden ones to nothing.
+  void AddBroken(const std::string& directory, const Entries& entries) {
+    for (const std::string& name : entries.broken) {
+      if (absl::StartsWith(name, ".") && ImageEnding(name).empty()) continue;
+      Add(absl::NotFoundError(absl::StrCat(directory, "/", name, " is a symbolic link to nothing", kRemedy)));
+    }
+  }
+
+  static constexpr char kEntries[] = "files and directories";
+
   const std::string field_;
   ImageList list_;
+  int64_t entries_ = 0;  // bad ones, which have been added while directories were listed
+  BadFiles bad_;
 };
 
 std::vector<Normalization> NormalizationOf(const v1::ImageFolder& folder) {
@@ -182,11 +230,10 @@ class ImageFiles final : public SampleContent {
         normalization_(NormalizationOf(data.image_folder())) {}
 
   absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t> crop_seed, float* out) const override {
-    const std::string path = list_.Path(index);
-    ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
+    ASSIGN_OR_RETURN(const std::string file, ReadFile(list_.Path(index)));
     std::optional<Resizer> resizer;
     RETURN_IF_ERROR(DecodeJpeg(
-        file, path,
+        file, list_.Name(index),
         [&](int64_t width, int64_t height) {
           return resizer.emplace(PartOf(width, height, crop_seed)).rows();
         },
@@ -304,10 +351,16 @@ Dataset MakeDataset(ImageList list, const v1::Job& job) {
                  std::make_unique<ImageFiles>(std::move(list), job.data()), std::move(labels));
 }
 
-absl::StatusOr<ImageList> ListPart(const std::string& name, const std::string& field,
-                                   const v1::ImageFolder& folder, const DataPaths& paths) {
-  ASSIGN_OR_RETURN(const std::string root, FindDirectory(name, field, folder.directory(), paths));
-  return Lister(field, StagedPath(paths, root)).List();
+// Lists the directory of data.image_folder.train or test. Checks the images if `is_stopped` is not null.
+absl::StatusOr<ImageList> ListPart(const v1::ImageFolder& folder, bool test, const DataPaths& paths,
+                                   const absl::FunctionRef<bool()>* is_stopped) {
+  const std::string field = test ? "data.image_folder.test" : "data.image_folder.train";
+  ASSIGN_OR_RETURN(const std::string root,
+                   FindDirectory(test ? folder.test() : folder.train(), field, folder.directory(), paths));
+  Lister lister(field, StagedPath(paths, root), root);
+  ASSIGN_OR_RETURN(ImageList list, lister.List());
+  if (is_stopped != nullptr) RETURN_IF_ERROR(lister.Check(list, *is_stopped));
+  return list;
 }
 
 }  // namespace
@@ -315,21 +368,20 @@ absl::StatusOr<ImageList> ListPart(const std::string& name, const std::string& f
 absl::StatusOr<std::vector<std::string>> ListImageFolder(const v1::ImageFolder& folder, bool test,
                                                          const DataPaths& paths) {
   if (test && folder.test().empty()) return std::vector<std::string>();
-  ASSIGN_OR_RETURN(const ImageList list,
-                   ListPart(test ? folder.test() : folder.train(),
-                            test ? "data.image_folder.test" : "data.image_folder.train", folder, paths));
+  ASSIGN_OR_RETURN(const ImageList list, ListPart(folder, test, paths, nullptr));
   std::vector<std::string> files;
   for (size_t i = 0; i < list.images.size(); ++i) files.push_back(list.Path(static_cast<int64_t>(i)));
   return files;
 }
 
-absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths) {
+absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths,
+                                         absl::FunctionRef<bool()> is_stopped) {
   const v1::ImageFolder& folder = job.data().image_folder();
-  ASSIGN_OR_RETURN(ImageList train, ListPart(folder.train(), "data.image_folder.train", folder, paths));
+  ASSIGN_OR_RETURN(ImageList train, ListPart(folder, /*test=*/false, paths, &is_stopped));
   RETURN_IF_ERROR(CheckTrain(train, job));
   ImageList test;
   if (!folder.test().empty()) {
-    ASSIGN_OR_RETURN(test, ListPart(folder.test(), "data.image_folder.test", folder, paths));
+    ASSIGN_OR_RETURN(test, ListPart(folder, /*test=*/true, paths, &is_stopped));
     RETURN_IF_ERROR(CheckTest(train, test));
   }
   const uint64_t class_names = ChecksumOf(train.classes);

@@ -1,5 +1,9 @@
 #include "worker/data/jpeg.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -11,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file_access.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {
@@ -19,7 +24,10 @@ namespace {
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 // A small file can have scans without end that each take as long as the whole image.
 constexpr int kMaxScans = 500;
-constexpr char kReplace[] = "; replace it, or delete it for all workers";
+constexpr char kReplace[] =
+    "; replace it by another image (--resume needs the same number), or delete it for all workers and start "
+    "the "
+    "job anew";
 
 // The functions that libjpeg calls about errors, and the place that it returns to after one.
 struct Handler {
@@ -73,7 +81,22 @@ absl::Status CheckFormat(absl::string_view file, const std::string& path) {
   const absl::string_view other = OtherFormat(file);
   if (other.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": is not a JPEG image", kReplace));
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": is ", other, " image, not a JPEG; convert it, or delete it for all workers"));
+      absl::StrCat(path, ": is ", other,
+                   " image, not a JPEG; convert it, or delete it for all workers and "
+                   "start the job anew"));
+}
+
+// Returns true if the compressed data of the first image are followed by the mark of its end. The marks of an
+// image within the segments before the data, such as a preview, do not count.
+bool HasEnd(absl::string_view file) {
+  constexpr absl::string_view kEnd("\xff\xd9", 2);
+  constexpr char kData = '\xda';
+  size_t at = 2;
+  while (at + 4 <= file.size() && file[at] == '\xff' && file[at + 1] != kData) {
+    const size_t high = static_cast<uint8_t>(file[at + 2]), low = static_cast<uint8_t>(file[at + 3]);
+    at += file[at + 1] == '\xff' ? 1 : 2 + (high << 8 | low);
+  }
+  return file.find(kEnd, at) != absl::string_view::npos;
 }
 
 // x * y / 255, rounded.
@@ -160,6 +183,31 @@ absl::Status DecodeJpeg(absl::string_view file, const std::string& path,
     row(y, decoder.is_cmyk() ? converted.data() : read.data());
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckJpeg(const std::string& path, const std::string& name) {
+  const auto with_remedy = [](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(status.message(), kReplace));
+  };
+  const absl::StatusOr<int> opened = OpenFile(path, O_RDONLY);
+  if (!opened.ok()) return with_remedy(opened.status());
+  const int file = *opened;
+  char first[16], last[2];
+  const ssize_t begin = pread(file, first, sizeof first, 0);
+  const off_t size = lseek(file, 0, SEEK_END);
+  const bool ended =
+      size >= 4 && pread(file, last, sizeof last, size - 2) == 2 && last[0] == '\xff' && last[1] == '\xd9';
+  const absl::Status status =
+      begin < 0 ? absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path)) : absl::OkStatus();
+  close(file);
+  if (!status.ok()) return with_remedy(status);
+  RETURN_IF_ERROR(CheckFormat({first, static_cast<size_t>(begin)}, name));
+  if (ended) return absl::OkStatus();
+  const absl::StatusOr<std::string> content = ReadFile(path);
+  if (!content.ok()) return with_remedy(content.status());
+  if (HasEnd(*content)) return absl::OkStatus();
+  return DecodeJpeg(
+      *content, name, [](int64_t, int64_t height) { return height; }, [](int64_t, const uint8_t*) {});
 }
 
 }  // namespace catchment

@@ -24,6 +24,13 @@ absl::Status DecodeJpeg(absl::string_view file, const std::string& path,
                         absl::FunctionRef<int64_t(int64_t width, int64_t height)> begin,
                         absl::FunctionRef<void(int64_t y, const uint8_t* rgb)> row);
 
+// Checks a file without decoding it, so that files that cannot be used are found before training: that it can
+// be read, that it begins as a JPEG image, and that it ends as one. An image without the mark of its end,
+// which may be cut short, is decoded. `name` is that of the file in errors.
+//
+// Errors: those of OpenFile and DecodeJpeg.
+absl::Status CheckJpeg(const std::string& path, const std::string& name);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_WORKER_DATA_JPEG_H_

@@ -7,7 +7,8 @@
 
 namespace catchment {
 
-absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
+absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths,
+                                  absl::FunctionRef<bool()> is_stopped) {
   const v1::Data& data = job.data();
   switch (data.source_case()) {
     case v1::Data::kMnist:
@@ -26,7 +27,7 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
     case v1::Data::kGeneratedImages:
       return GenerateImages(data.generated_images());
     case v1::Data::kImageFolder:
-      return LoadImageFolder(job, paths);
+      return LoadImageFolder(job, paths, is_stopped);
     case v1::Data::kTable:
       return LoadTable(job, paths);
     case v1::Data::SOURCE_NOT_SET:

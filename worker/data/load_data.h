@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "worker/data/data_paths.h"
@@ -13,9 +14,11 @@
 
 namespace catchment {
 
-// Loads the data of `job`, which is complete and valid (common/job/validate.h), or names no source.
+// Loads the data of `job`, which is complete and valid (common/job/validate.h), or names no source. Gives up
+// with Cancelled when `is_stopped` returns true, which any thread may call.
 // Errors: InvalidArgument if the data names no source; those of the source.
-absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths);
+absl::StatusOr<DataSets> LoadData(
+    const v1::Job& job, const DataPaths& paths, absl::FunctionRef<bool()> is_stopped = [] { return false; });
 
 // Returns the absolute paths of the files from which samples of the training or test set are read while they
 // are used: those that are worth a copy on this machine (stage.h). Sources that are read into memory when a
@@ -87,13 +90,16 @@ DataSets GenerateImages(const v1::GeneratedImages& options);
 
 // A user's JPEG images in a directory for each class, as data.image_folder says.
 //
-// Lists the directories and opens no image: an image is read, decoded and resized whenever it is used
-// (jpeg.h, resize.h), and an error of its file is that of the read. Without data.image_folder.test the test
-// set has no samples. Errors: NotFound with the places that were searched; InvalidArgument for a file in
-// place of a directory, no classes, another number of classes than the job's, a class without images, images
-// that are not JPEG by their names, a test set with other classes, fewer images than batch_size, or more than
-// 2^32 - 1.
-absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths);
+// Lists the directories and looks at each image's first and last bytes (CheckJpeg). An image is read, decoded
+// and resized whenever it is used (jpeg.h, resize.h), and an error of its file is that of the read. Files
+// whose names begin with ._, which macOS adds to archives, are left out. Without data.image_folder.test the
+// test set has no samples. Errors: NotFound with the places that were searched; InvalidArgument for a file in
+// place of a directory, no classes, another number of classes than the job's, a class without images, a test
+// set with other classes, fewer images than batch_size, or more than 2^32 - 1; those of BadFiles
+// (bad_files.h) for directories that cannot be listed, broken symbolic links, and images that are not JPEG or
+// cannot be read.
+absl::StatusOr<DataSets> LoadImageFolder(const v1::Job& job, const DataPaths& paths,
+                                         absl::FunctionRef<bool()> is_stopped);
 
 // Returns the absolute paths of the training or test set's images. Errors: those of finding them.
 absl::StatusOr<std::vector<std::string>> ListImageFolder(const v1::ImageFolder& folder, bool test,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/validate.h"
 #include "tests/worker/data/idx_files.h"
 #include "tests/worker/data/jpeg_files.h"
@@ -14,6 +15,7 @@
 namespace catchment {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 v1::Job MakeJob(const std::string& train, const std::string& test = "", uint32_t classes = 3,
@@ -180,8 +182,8 @@ TEST_F(ImageFolderTest, NamesWhatIsWrongWithDirectories) {
             "data.image_folder.train: the class " + train() +
                 "/dog has no image (.jpg, .jpeg); add images, or remove the directory");
   WriteFile(train() + "/dog", "0.png", "");
-  EXPECT_EQ(Error(MakeJob(train(), "", 4)), "data.image_folder.train: " + train() +
-                                                "/dog/0.png is not a JPEG image; convert it, or remove it");
+  EXPECT_EQ(Error(MakeJob(train(), "", 4)),
+            train() + "/dog/0.png is not a JPEG image; convert it, or remove it");
   std::filesystem::remove_all(train() + "/dog");
   std::filesystem::create_directory_symlink("..", train() + "/class_0000/loop");
   EXPECT_THAT(Error(MakeJob(train())), HasSubstr("is it a circle of symbolic links?"));
@@ -205,8 +207,58 @@ TEST_F(ImageFolderTest, ChecksumsTellClassesApart) {
   EXPECT_NE(LoadData(MakeJob(test()), {})->class_names, names);
 }
 
+TEST_F(ImageFolderTest, NamesAllFilesThatCannotBeUsed) {
+  const std::string cut = EncodeJpeg(std::vector<uint8_t>(3 * 24 * 24, 9), 24, 24).substr(0, 300);
+  WriteFile(train() + "/class_0000", "image_000001.jpg", "\x89PNG");
+  WriteFile(train() + "/class_0001", "image_000002.jpg", cut);
+  WriteFile(train() + "/class_0001", "image_000003.jpg", "");
+  WriteFile(train() + "/class_0002", "a.webp", "");
+  std::filesystem::create_symlink("nowhere.jpg", train() + "/class_0002/lost.jpg");
+  std::filesystem::create_symlink("nowhere", train() + "/dog");
+  const absl::Status status = LoadData(MakeJob(train(), "", 4), {}).status();
+  EXPECT_FALSE(absl::IsNotFound(status)) << "the data set is there";
+  for (const char* named :
+       {"data.image_folder.train: 6 of ", "/train/class_0000/image_000001.jpg: is a PNG image",
+        "/train/class_0001/image_000002.jpg: is damaged", "/train/class_0001/image_000003.jpg: is empty",
+        "/train/class_0002/a.webp is not a JPEG", "/train/class_0002/lost.jpg is a symbolic link to nothing",
+        "/train/dog is a symbolic link to nothing"})
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+  // The first of many are named, and their number.
+  for (int i = 0; i < 30; ++i) WriteFile(test() + "/class_0000", absl::StrCat("x", i, ".jpg"), "");
+  EXPECT_THAT(Error(MakeJob(test())), AllOf(HasSubstr("x0.jpg: is empty, "),
+                                            HasSubstr(", and 20 more; replace it by another image")));
+}
+
+TEST_F(ImageFolderTest, LeavesOutWhatAMacAddsAndWhatIsNoImage) {
+  WriteFile(train() + "/class_0000", "._image_000001.jpg", std::string("\0\5\x16\7", 4));
+  WriteFile(train() + "/class_0000", ".DS_Store", "");
+  WriteFile(train() + "/class_0000", "Thumbs.db", "");
+  WriteFile(train(), "._class_0000", "");
+  std::filesystem::create_symlink("user@host.1234", train() + "/class_0000/.#notes.txt");
+  const absl::StatusOr<DataSets> data = LoadData(MakeJob(train()), {});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train.size(), 12);
+}
+
+TEST_F(ImageFolderTest, LookingAtTheFilesEndsWhenItIsAskedTo) {
+  const absl::Status status = LoadData(MakeJob(train()), {}, [] { return true; }).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+// Workers act on other codes as on those of a master or a server.
+TEST_F(ImageFolderTest, AnImageThatIsLostLaterIsAnErrorOfTheData) {
+  const absl::StatusOr<DataSets> data = LoadData(MakeJob(train()), {});
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::filesystem::remove(train() + "/class_0000/image_000000.jpg");
+  std::vector<float> image(3 * 16 * 16);
+  const absl::Status status = data->train.ReadInput(0, std::nullopt, image.data()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/class_0000/image_000000.jpg: No such file"));
+}
+
 TEST_F(ImageFolderTest, ADamagedImageIsNamedWhenItIsRead) {
-  const std::string path = WriteFile(train() + "/class_0001", "image_000002.jpg", "\xff\xd8 and no more");
+  const std::string path =
+      WriteFile(train() + "/class_0001", "image_000002.jpg", "\xff\xd8 and the end \xff\xd9");
   const absl::StatusOr<DataSets> data = LoadData(MakeJob(train()), {});
   ASSERT_TRUE(data.ok()) << data.status();
   std::vector<float> image(3 * 16 * 16);

@@ -5,12 +5,20 @@
 
 #include <cstdlib>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/worker/data/idx_files.h"
 #include "tests/worker/data/jpeg_files.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
+
+constexpr char kReplace[] =
+    "; replace it by another image (--resume needs the same number), or delete it for all workers and start "
+    "the "
+    "job anew";
 
 struct Decoded {
   absl::Status status;
@@ -96,11 +104,9 @@ TEST(JpegTest, ReadsOnlyTheRowsThatAreWanted) {
 
 TEST(JpegTest, DamagedFilesAreNamedWithTheRemedy) {
   const std::string file = EncodeJpeg(Gradient(64, 48, 3), 64, 48);
-  EXPECT_EQ(Decode("").status.message(),
-            "/data/cat/1.jpg: is empty; replace it, or delete it for all workers");
-  EXPECT_EQ(
-      Decode(file.substr(0, file.size() / 2)).status.message(),
-      "/data/cat/1.jpg: is damaged (Premature end of JPEG file); replace it, or delete it for all workers");
+  EXPECT_EQ(Decode("").status.message(), absl::StrCat("/data/cat/1.jpg: is empty", kReplace));
+  EXPECT_EQ(Decode(file.substr(0, file.size() / 2)).status.message(),
+            absl::StrCat("/data/cat/1.jpg: is damaged (Premature end of JPEG file)", kReplace));
   EXPECT_EQ(Decode(file.substr(0, 30)).status.code(), absl::StatusCode::kDataLoss);
   std::string bad = file;
   const size_t scan = bad.rfind("\xff\xda") + 20;
@@ -122,9 +128,46 @@ TEST(JpegTest, BytesBeforeAMarkerDoNoHarm) {
 
 TEST(JpegTest, OtherFormatsAreNamed) {
   EXPECT_EQ(Decode("\x89PNG\r\n").status.message(),
-            "/data/cat/1.jpg: is a PNG image, not a JPEG; convert it, or delete it for all workers");
-  EXPECT_EQ(Decode("hello").status.message(),
-            "/data/cat/1.jpg: is not a JPEG image; replace it, or delete it for all workers");
+            "/data/cat/1.jpg: is a PNG image, not a JPEG; convert it, or delete it for all workers and start "
+            "the job "
+            "anew");
+  EXPECT_EQ(Decode("hello").status.message(), absl::StrCat("/data/cat/1.jpg: is not a JPEG image", kReplace));
+}
+
+// Returns what CheckJpeg says of a file with this content.
+absl::Status Check(const std::string& content) {
+  return CheckJpeg(WriteFile(TestDirectory(), "checked.jpg", content), "named.jpg");
+}
+
+TEST(JpegTest, FilesThatAreCutAnywhereAreFoundBeforeTheyAreUsed) {
+  for (const JpegKind kind : {JpegKind::kRgb, JpegKind::kProgressive, JpegKind::kGray}) {
+    const std::string file =
+        EncodeJpeg(Gradient(64, 48, kind == JpegKind::kGray ? 1 : 3), 64, 48, kind, /*quality=*/80);
+    EXPECT_TRUE(Check(file).ok()) << Check(file);
+    // Without the mark of its end alone, all pixels are there.
+    for (size_t size = 0; size < file.size() - 3; size += 7) {
+      const absl::Status status = Check(file.substr(0, size));
+      EXPECT_EQ(status.ok(), size > 0 && Decode(file.substr(0, size)).status.ok()) << size;
+      EXPECT_TRUE(status.ok() || absl::StartsWith(status.message(), "named.jpg: is ")) << status;
+    }
+  }
+}
+
+TEST(JpegTest, WhatFollowsAnImageDoesNoHarm) {
+  const std::string file = EncodeJpeg(Gradient(64, 48, 3), 64, 48);
+  EXPECT_TRUE(Check(file + std::string(1000, 'x')).ok());
+  // A preview in a segment ends before the image, which is cut.
+  const std::string preview = std::string("\xff\xe1\x00\x08pre\xff\xd9!", 10);
+  const std::string with_preview = file.substr(0, 2) + preview + file.substr(2);
+  EXPECT_TRUE(Check(with_preview).ok()) << Check(with_preview);
+  EXPECT_EQ(Check(with_preview.substr(0, with_preview.size() / 2)).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(JpegTest, FilesThatCannotBeReadAreNamed) {
+  EXPECT_THAT(std::string(CheckJpeg("/none/1.jpg", "1.jpg").message()),
+              HasSubstr("cannot open /none/1.jpg: No such file or directory; replace it"));
+  EXPECT_THAT(std::string(Check("\x89PNG\r\n").message()),
+              HasSubstr("named.jpg: is a PNG image, not a JPEG"));
 }
 
 TEST(JpegTest, RefusesMorePixelsThanFitIntoMemory) {

@@ -206,7 +206,7 @@ TEST_F(StageTest, ImagesAreReadFromTheCopies) {
   const std::unique_ptr<Stage> stage = MustCopy();
   WriteFile(data_ + "/train/class_0000", "image_000000.jpg", "damaged since");
   std::vector<float> image(3 * 16 * 16);
-  EXPECT_FALSE(LoadData(job, {})->train.ReadInput(0, std::nullopt, image.data()).ok());
+  EXPECT_FALSE(LoadData(job, {}).ok());
   const absl::StatusOr<DataSets> staged = LoadData(job, {.staged = stage->root()});
   ASSERT_TRUE(staged.ok()) << staged.status();
   EXPECT_EQ(staged->train.size(), 12);

@@ -131,6 +131,20 @@ TEST(TableTest, NormalizesByChannelOfAnImageAndByValueOfOthers) {
               ElementsAre(1, 2, 1.5f, 2));
 }
 
+TEST(TableTest, NamesAllFilesThatCannotBeUsed) {
+  Write("a.csv", "1,x,0\n");
+  Write("b.csv", "1,2,0\n");
+  Write("c.csv", "1,2,3\n");
+  std::filesystem::remove(TestDirectory() + "/d.csv");
+  std::filesystem::create_symlink("nowhere.csv", TestDirectory() + "/d.csv");
+  EXPECT_THAT(Error("train: '[abc].csv'"), HasSubstr("no file"));
+  const std::string error = Error("train: '?.csv'");
+  EXPECT_THAT(error, HasSubstr("data.table.train: 3 of 4 files cannot be used: row 1 of "));
+  EXPECT_THAT(error, HasSubstr("a.csv: column 2 is \"x\""));
+  EXPECT_THAT(error, HasSubstr("c.csv has label 3"));
+  EXPECT_THAT(error, HasSubstr("d.csv: No such file"));
+}
+
 // A part of bytes is normalized when it is read, and one of other numbers before it is rounded.
 TEST(TableTest, NormalizesBytesAndOtherNumbersAlike) {
   const auto npy = [](const std::string& type, const std::string& shape, const std::string& values) {

@@ -13,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/data_sources.h"
 #include "glog/logging.h"
+#include "worker/data/bad_files.h"
 #include "worker/data/table/content.h"
 #include "worker/data/table/files.h"
 #include "worker/data/table/formats.h"
@@ -58,13 +59,20 @@ absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, 
   return absl::InternalError("a format that is none");
 }
 
+// Reads all files, and names all that cannot be used.
 absl::StatusOr<std::vector<TableRows>> ReadFiles(const TableFiles& files, const TableSpec& spec,
-                                                 const DataPaths& paths) {
+                                                 const std::string& field, const DataPaths& paths) {
   std::vector<TableRows> all;
-  for (const std::string& path : files.paths) {
-    ASSIGN_OR_RETURN(TableRows rows, ReadFile(files.format, StagedPath(paths, path), spec));
-    all.push_back(std::move(rows));
+  BadFiles bad;
+  for (size_t i = 0; i < files.paths.size(); ++i) {
+    absl::StatusOr<TableRows> rows = ReadFile(files.format, StagedPath(paths, files.paths[i]), spec);
+    if (rows.ok()) {
+      all.push_back(*std::move(rows));
+    } else {
+      bad.Add(static_cast<int64_t>(i), rows.status());
+    }
   }
+  RETURN_IF_ERROR(bad.Status(field, static_cast<int64_t>(files.paths.size()), "files"));
   return all;
 }
 
@@ -81,8 +89,9 @@ void MakeFloats(const TableSpec& spec, TableRows* rows) {
   rows->floats = Share(std::move(floats));
 }
 
-absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const DataPaths& paths) {
-  ASSIGN_OR_RETURN(std::vector<TableRows> all, ReadFiles(files, spec, paths));
+absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const std::string& field,
+                                 const DataPaths& paths) {
+  ASSIGN_OR_RETURN(std::vector<TableRows> all, ReadFiles(files, spec, field, paths));
   const bool normalized = std::any_of(
       all.begin(), all.end(), [](const TableRows& rows) { return rows.floats != nullptr && !rows.mapped; });
   auto content = std::make_unique<TableContent>(
@@ -121,9 +130,9 @@ absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
                    FindTableFiles(table.train(), "data.table.train", table.directory(), paths));
   ASSIGN_OR_RETURN(const auto test_files,
                    FindTableFiles(table.test(), "data.table.test", table.directory(), paths));
-  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, paths));
+  ASSIGN_OR_RETURN(Dataset train, LoadPart(train_files, spec, "data.table.train", paths));
   RETURN_IF_ERROR(CheckTrainingRows(train.size(), job));
-  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, paths));
+  ASSIGN_OR_RETURN(Dataset test, LoadPart(test_files, spec, "data.table.test", paths));
   return DataSets{std::move(train), std::move(test)};
 }
 
