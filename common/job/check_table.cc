@@ -31,7 +31,7 @@ void CheckTarget(const v1::FileDataset& table, Problems* problems) {
 
 // `values` are data.table.mean or deviation.
 void CheckCount(const v1::FileDataset& table, const std::string& path,
-                const google::protobuf::RepeatedField<float>& values, Problems* problems) {
+                const google::protobuf::RepeatedField<double>& values, Problems* problems) {
   const SampleShape shape = ShapeOfTable(table);
   const int64_t groups = shape.kind == SampleKind::kImage ? shape.channels
                          : shape.is_sequence()            ? shape.width
@@ -48,10 +48,10 @@ void CheckCount(const v1::FileDataset& table, const std::string& path,
 void CheckNormalization(const v1::FileDataset& table, Problems* problems) {
   CheckCount(table, "data.table.mean", table.mean(), problems);
   CheckCount(table, "data.table.deviation", table.deviation(), problems);
-  for (float mean : table.mean()) {
+  for (double mean : table.mean()) {
     problems->Require(std::isfinite(mean), "data.table.mean", mean, "must be a number");
   }
-  for (float deviation : table.deviation()) problems->Positive("data.table.deviation", deviation);
+  for (double deviation : table.deviation()) problems->Positive("data.table.deviation", deviation);
 }
 
 }  // namespace

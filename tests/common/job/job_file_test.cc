@@ -333,7 +333,7 @@ TEST(Overrides, SetListsOfNumbersAndTexts) {
   for (const char* shape : {"data.table.shape=[3, 32, 32]", "data.table.shape=3,32,32"}) {
     EXPECT_THAT(Overridden({table, shape}).data().table().shape(), ElementsAre(3, 32, 32)) << shape;
   }
-  EXPECT_THAT(Overridden({table, "data.table.mean=0.5"}).data().table().mean(), ElementsAre(0.5f));
+  EXPECT_THAT(Overridden({table, "data.table.mean=0.5"}).data().table().mean(), ElementsAre(0.5));
   EXPECT_EQ(OverrideError("data.table.train[1]=x"),
             "data.table.train[1]: no such item; there are 0, and the next one is [0]");
   EXPECT_EQ(OverrideError("data.table.shape=[3, wide]"),

@@ -149,8 +149,8 @@ TEST(TableTest, NamesAllFilesThatCannotBeUsed) {
 TEST(TableTest, NormalizesBytesAndOtherNumbersAlike) {
   const auto npy = [](const std::string& type, const std::string& shape, const std::string& values) {
     std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-    header.resize(54, ' ');
-    return std::string("\x93NUMPY\x01\x00\x36\x00", 10) + header + values;
+    header.resize(70, ' ');
+    return std::string("\x93NUMPY\x01\x00\x46\x00", 10) + header + values;
   };
   const std::string label(8, '\0'), bytes("\x0a\x14", 2), shorts("\x0a\0\x14\0", 4);
   Write("1_features.npy", npy("|u1", "(1, 2)", bytes));
