@@ -14,6 +14,7 @@
 #include "common/wire/protocol.h"
 #include "server/edge/buffer_slice.h"
 #include "server/edge/restore_shard.h"
+#include "server/shard/replica.h"
 
 namespace catchment {
 namespace {
@@ -89,7 +90,7 @@ void StandbyLink::Run() {
       on_replaced_(status);
       return;
     }
-    if (admitted_) pauses.Reset();
+    if (acknowledged_) pauses.Reset();
     const double pause = pauses.Next();
     LOG(WARNING) << "the standby at " << address << ": " << status.message() << "; trying again in " << pause
                  << " s. Until then no answer leaves this server.";
@@ -101,6 +102,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   {
     MutexLock lock(&mu_);
     admitted_ = false;
+    acknowledged_ = false;
     prepared_ = false;
     shares_ = false;
     closed_.reset();
@@ -180,7 +182,10 @@ absl::Status StandbyLink::OnMessage(const grpc::ByteBuffer& message) {
       changed_.Notify();
     }
     // The copy consists of this stream's image and changes.
-    if (acknowledgement.number() > 0) lent_before_.clear();
+    if (acknowledgement.number() > 0) {
+      acknowledged_ = true;
+      lent_before_.clear();
+    }
     for (const uint64_t offset : acknowledgement.returned()) {
       const auto vector = lent_.find(offset);
       if (vector == lent_.end())
@@ -234,7 +239,12 @@ void StandbyLink::AddOfImage() {
 void StandbyLink::AddState(bool whole, uint64_t number) {
   std::vector<v1::StandbyPart> parts = log_.DescribeState(whole);
   if (!parts.empty()) parts.back().set_number(number);
-  for (const v1::StandbyPart& part : parts) AddPart(part);
+  for (const v1::StandbyPart& state : parts) {
+    SendInParts(state, [this](const v1::StandbyPart& part) {
+      AddPart(part);
+      return true;
+    });
+  }
 }
 
 void StandbyLink::AddChange(StandbyLog::Change change) {

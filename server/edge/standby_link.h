@@ -98,8 +98,9 @@ class StandbyLink final : private MessageStream::Owner {
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
   bool admitted_ ABSL_GUARDED_BY(mu_) = false;
-  bool prepared_ ABSL_GUARDED_BY(mu_) = false;  // the beginning of the image
-  bool shares_ ABSL_GUARDED_BY(mu_) = false;    // the standby reads the arena
+  bool acknowledged_ ABSL_GUARDED_BY(mu_) = false;  // the image of this stream
+  bool prepared_ ABSL_GUARDED_BY(mu_) = false;      // the beginning of the image
+  bool shares_ ABSL_GUARDED_BY(mu_) = false;        // the standby reads the arena
   // The vectors in shared memory that are part of the standby's copy: those of this stream, and of earlier
   // ones until the image of this stream is acknowledged.
   LentVectors lent_ ABSL_GUARDED_BY(mu_), lent_before_ ABSL_GUARDED_BY(mu_);

@@ -13,11 +13,35 @@
 namespace catchment {
 namespace {
 
+constexpr size_t kStatePartBytes = 1 << 20;
+// With the most workers, the longest names and the most metrics a state has about a fifth of this.
+constexpr size_t kMaxStateBytes = 512 << 20;
+
+// Returns the bytes of a part that is a state of the master.
+std::string* StateOf(v1::StandbyPart* part) {
+  return part->has_master() ? part->mutable_master() : part->mutable_evaluations();
+}
+
 absl::Status OutOfOrder(const char* part) {
   return absl::InvalidArgumentError(absl::StrCat("a part of a shard's copy, ", part, ", is out of order"));
 }
 
 }  // namespace
+
+bool SendInParts(const v1::StandbyPart& state, absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
+  const std::string& bytes = state.has_master() ? state.master() : state.evaluations();
+  v1::StandbyPart part;
+  size_t begin = 0;
+  do {
+    (state.has_master() ? *part.mutable_master() : *part.mutable_evaluations()) =
+        bytes.substr(begin, kStatePartBytes);
+    begin += kStatePartBytes;
+    part.set_continues(begin < bytes.size());
+    if (!part.continues()) part.set_number(state.number());
+    if (!send(part)) return false;
+  } while (part.continues());
+  return true;
+}
 
 Replica::Replica(const v1::Job& job, const ParameterLayout& layout, int index)
     : layout_(layout),
@@ -28,9 +52,12 @@ Replica::Replica(const v1::Job& job, const ParameterLayout& layout, int index)
 void Replica::BeginStream() {
   arriving_.reset();
   vectors_.clear();
+  state_.Clear();
 }
 
 absl::Status Replica::Add(v1::StandbyPart part) {
+  if (state_.part_case() != v1::StandbyPart::PART_NOT_SET && state_.part_case() != part.part_case())
+    return OutOfOrder("the rest of the master's state");
   switch (part.part_case()) {
     case v1::StandbyPart::kVector:
       AddVector(absl::Cord(std::move(*part.mutable_vector())));
@@ -84,12 +111,18 @@ absl::Status Replica::Complete(uint64_t number) {
 
 absl::Status Replica::AddState(v1::StandbyPart part) {
   if (index_ != 0 || (!arriving_ && !current_)) return OutOfOrder("the master's state");
-  ReplicaImage& image = arriving_ ? *arriving_ : *current_;
-  if (part.has_master()) {
-    image.master = std::move(*part.mutable_master());
+  if (state_.part_case() == v1::StandbyPart::PART_NOT_SET) {
+    state_ = part;
   } else {
-    image.evaluations = std::move(*part.mutable_evaluations());
+    StateOf(&state_)->append(*StateOf(&part));
   }
+  if (StateOf(&state_)->size() > kMaxStateBytes)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the master's state has more than ", kMaxStateBytes, " bytes"));
+  if (part.continues()) return absl::OkStatus();
+  ReplicaImage& image = arriving_ ? *arriving_ : *current_;
+  (part.has_master() ? image.master : image.evaluations) = std::move(*StateOf(&state_));
+  state_.Clear();
   if (!arriving_ && part.number() > 0) number_ = part.number();
   return absl::OkStatus();
 }
@@ -257,11 +290,11 @@ void Replica::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const
   }
   if (more && !current_->evaluations.empty()) {
     part.set_evaluations(current_->evaluations);
-    more = send(part);
+    more = SendInParts(part, send);
   }
   if (more && !current_->master.empty()) {
     part.set_master(current_->master);
-    more = send(part);
+    more = SendInParts(part, send);
   }
   part.set_complete(true);
   part.set_number(number_);

@@ -40,6 +40,10 @@ struct ReplicaImage {
   std::string evaluations;
 };
 
+// Passes the master's state, a StandbyPart.master or .evaluations, to `send` in parts that every server
+// accepts as messages. The last one has the number of `state`. Returns false as soon as `send` does.
+bool SendInParts(const v1::StandbyPart& state, absl::FunctionRef<bool(const v1::StandbyPart&)> send);
+
 class Replica {
  public:
   // Makes an empty replica of shard `index` of the layout, which must outlive it.
@@ -89,6 +93,7 @@ class Replica {
   std::optional<ReplicaImage> current_;
   uint64_t number_ = 0;
   std::deque<absl::Cord> vectors_;  // that precede the next block
+  v1::StandbyPart state_;           // the first bytes of a state of the master; not set: none
 };
 
 }  // namespace catchment

@@ -295,5 +295,54 @@ TEST(ReplicaPartsTest, KeepsTheLastCompleteImage) {
   EXPECT_EQ(replica.TakeContents().weights, std::vector<float>(kValues, 3.0f));
 }
 
+// A state of the master that breaks off leaves the one before it.
+TEST(ReplicaPartsTest, KeepsTheLastCompleteState) {
+  const ParameterLayout layout = FlatLayout(kValues, 1, kBlockSize);
+  const v1::Job job = GradientJob(/*synchronous=*/false);
+  Shard::Contents contents;
+  contents.weights.assign(kValues, 3.0f);
+  StandbyLog log;
+  Shard shard(
+      job, layout, 0, std::move(contents), [](std::unique_ptr<PendingSnapshot>) {}, true, &log);
+  Replica replica(job, layout, 0);
+  SendImage(&shard, layout, &replica);
+  const std::string first(5 << 20, 'a'), second(4 << 20, 'b');
+  v1::StandbyPart state;
+  state.set_number(7);
+  state.set_master(first);
+  int parts = 0;
+  EXPECT_TRUE(SendInParts(state, [&](const v1::StandbyPart& part) {
+    EXPECT_LT(part.ByteSizeLong(), 4 << 20);
+    EXPECT_NE(replica.number(), 7u);
+    SendPart(part, &replica);
+    return ++parts > 0;
+  }));
+  EXPECT_GT(parts, 1);
+  EXPECT_EQ(replica.number(), 7u);
+  EXPECT_EQ(replica.master(), first);
+  state.set_number(8);
+  state.set_master(second);
+  v1::StandbyPart begin;
+  EXPECT_FALSE(SendInParts(state, [&](const v1::StandbyPart& part) {
+    SendPart(part, &replica);
+    begin = part;
+    return false;
+  }));
+  EXPECT_TRUE(begin.continues());
+  EXPECT_EQ(replica.number(), 7u);
+  EXPECT_EQ(replica.master(), first);
+  v1::StandbyPart other;
+  other.set_evaluations("a score");
+  EXPECT_FALSE(replica.Add(other).ok()) << "within another state";
+  // Another connection begins anew.
+  SendImage(&shard, layout, &replica);
+  EXPECT_TRUE(SendInParts(state, [&](const v1::StandbyPart& part) {
+    SendPart(part, &replica);
+    return true;
+  }));
+  EXPECT_EQ(replica.number(), 8u);
+  EXPECT_EQ(replica.master(), second);
+}
+
 }  // namespace
 }  // namespace catchment

@@ -1,6 +1,7 @@
 // A shard's server and its standby over real connections.
 #include "server/edge/standby_service.h"
 
+#include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/shared_arena.h"
@@ -39,10 +42,13 @@ constexpr uint32_t kWorker = 0;
 // The process that keeps the copy of shard 0 of one.
 class StandbyProcess {
  public:
-  StandbyProcess(const v1::Job& job, const ParameterLayout& layout, const std::string& address)
+  StandbyProcess(const v1::Job& job, const ParameterLayout& layout, const std::string& address,
+                 int max_message_bytes = 4 << 20)
       : store_(job, layout, 0), service_(&store_) {
+    Listener::Options options;
+    options.max_message_bytes = max_message_bytes;
     absl::StatusOr<Listener> listener =
-        Listener::Open(address, grpc::InsecureServerCredentials(), {&service_}, {});
+        Listener::Open(address, grpc::InsecureServerCredentials(), {&service_}, options);
     CHECK(listener.ok()) << listener.status();
     listener_.emplace(*std::move(listener));
   }
@@ -146,9 +152,9 @@ class ShardProcess {
 // The parameter: whether the standby reads vectors in the server's memory.
 class StandbyServiceTest : public testing::TestWithParam<bool> {
  protected:
-  void StartStandby(const std::string& address = "127.0.0.1:0") {
+  void StartStandby(const std::string& address = "127.0.0.1:0", int max_message_bytes = 4 << 20) {
     standby_.reset();
-    standby_ = std::make_unique<StandbyProcess>(job_, layout_, address);
+    standby_ = std::make_unique<StandbyProcess>(job_, layout_, address, max_message_bytes);
   }
   std::unique_ptr<ShardProcess> StartShard(uint64_t epoch) {
     Shard::Contents contents;
@@ -308,17 +314,18 @@ TEST_P(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
 }
 
 // The master is the server of shard 0. Its state comes with the image and with changes, described when it is
-// sent.
+// sent, and may be longer than a message.
 TEST_P(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
   StartStandby();
   standby_->Join(4);
   std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/4);
   std::atomic<int> state = 1;
-  bool evaluated = false;
+  bool evaluated = true;  // also if the image has been sent before SetState
+  const std::string much(9 << 20, '-');
   shard->log().SetState([&](bool whole) {
     std::vector<v1::StandbyPart> parts;
-    if (whole || std::exchange(evaluated, false)) parts.emplace_back().set_evaluations("a score");
-    parts.emplace_back().set_master(absl::StrCat("state ", state.load()));
+    if (whole || std::exchange(evaluated, false)) parts.emplace_back().set_evaluations(much + "a score");
+    parts.emplace_back().set_master(absl::StrCat(much, "state ", state.load()));
     return parts;
   });
   ASSERT_TRUE(shard->Await(shard->Push(1)));
@@ -330,11 +337,52 @@ TEST_P(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
   const absl::StatusOr<RestoredCopy> copy = Restore(/*epoch=*/0);
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_EQ(copy->epoch, 5u);
-  EXPECT_EQ(copy->master, "state 5");
-  EXPECT_EQ(copy->evaluations, "a score");
+  EXPECT_TRUE(copy->master == much + "state 5");
+  EXPECT_TRUE(copy->evaluations == much + "a score");
   EXPECT_EQ(copy->contents.weights, shard->Weights());
   shard->Push(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(shard->AwaitReplacement()));
+}
+
+// Collects the pauses that a link announces.
+class Pauses final : public google::LogSink {
+ public:
+  Pauses() { google::AddLogSink(this); }
+  ~Pauses() override { google::RemoveLogSink(this); }
+
+  void send(google::LogSeverity, const char*, const char*, int, const tm*, const char* message,
+            size_t size) override {
+    static constexpr absl::string_view kBefore = "trying again in ";
+    const absl::string_view text(message, size);
+    const size_t found = text.find(kBefore);
+    double pause = 0;
+    if (found == text.npos) return;
+    const absl::string_view rest = text.substr(found + kBefore.size());
+    ASSERT_TRUE(absl::SimpleAtod(rest.substr(0, rest.find(' ')), &pause)) << text;
+    MutexLock lock(&mu_);
+    pauses_.push_back(pause);
+    changed_.Notify();
+  }
+  std::vector<double> Await(size_t count) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return pauses_.size() >= count; });
+    return pauses_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<double> pauses_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_P(StandbyServiceTest, PausesGrowWhileAStandbyAdmitsTheStreamAndRefusesTheImage) {
+  StartStandby("127.0.0.1:0", /*max_message_bytes=*/32);
+  standby_->Join(1);
+  Pauses pauses;
+  const std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
+  shard->Push(1);
+  const std::vector<double> seen = pauses.Await(4);
+  for (size_t i = 1; i < seen.size(); ++i) EXPECT_GT(seen[i], seen[i - 1]);
 }
 
 // A process that restores its shard and reads slowly keeps neither the master nor other streams waiting.
