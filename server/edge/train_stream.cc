@@ -294,7 +294,7 @@ void TrainStream::EndStream(const absl::Status& status) {
 }
 
 void TrainStream::FinishWhenIdle() {
-  if (ending_ && !writing_) call_->Finish(ToGrpc(status_));
+  if (ending_ && !writing_ && !std::exchange(finished_, true)) call_->Finish(ToGrpc(status_));
 }
 
 void TrainStream::Replace() {

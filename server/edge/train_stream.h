@@ -133,6 +133,7 @@ class TrainStream final : public StreamOwner,
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool waits_for_standby_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;        // the call: gRPC permits it once
   bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;  // or the connection has broken
   absl::Status status_ ABSL_GUARDED_BY(mu_);          // the final status
   double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;         // if the peer does not read the status; 0: not set

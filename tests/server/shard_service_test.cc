@@ -436,6 +436,33 @@ TEST_F(StandbyAnswersTest, LeaveWhenTheStandbyHasTheirChanges) {
   EXPECT_EQ(answer.version(), 1u);
 }
 
+// The log ends while a long answer is on its way, with another behind it that the standby does not have.
+TEST(StandbyEndTest, ConnectionEndsOnceTheAnswerHasLeft) {
+  constexpr int64_t kValues = 1 << 23;  // more than a connection takes from a server before its peer reads
+  StandbyLog log;
+  TestServers::Options options;
+  options.service.log = &log;
+  options.service.shared_memory = false;
+  TestServers servers(GradientJob(false), FlatLayout(kValues, 1, kValues), options);
+  servers.SetRosters({MakeRoster(0, {0, 1})});
+  Peer reader(servers, 0), other(servers, 1);
+  const auto await_pulls = [&](int64_t pulls) {
+    while (servers.shard(0).Report().bytes_pulled() < pulls * kValues * sizeof(float))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  ASSERT_TRUE(reader.Write(PullOf(0)));
+  await_pulls(1);
+  ASSERT_TRUE(other.Write(PushOf(1, 0, kValues, 0.5f)));
+  while (log.last() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(reader.Write(PullOf(0)));
+  await_pulls(3);
+  log.End();
+  v1::Block answer;
+  EXPECT_TRUE(reader.Read(&answer));
+  EXPECT_FALSE(reader.Read(&answer));
+  EXPECT_EQ(reader.Finish().error_message(), "the server's run has ended");
+}
+
 // Nothing is read from a worker whose window is full, so the end of its connection is not noticed by reading.
 TEST_F(StandbyAnswersTest, ConnectionWithAFullWindowEndsWithTheLog) {
   Peer peer(servers_, 0);
