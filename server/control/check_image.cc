@@ -297,12 +297,13 @@ class ImageCheck {
   // Checks that the leases of a holder that are not done are of plans that it takes part in.
   bool CheckHolder(const v1::PlanLedgerImage& plans, const v1::PlanLedgerImage::Holder& holder) {
     const auto& leases = holder.leases();
-    if (holder.done() > static_cast<uint64_t>(leases.size()) || !Number("done_steps", holder.done_steps()))
+    if (!Number("forgotten", holder.forgotten()) || !Number("done_steps", holder.done_steps())) return false;
+    if (holder.done() < holder.forgotten() || holder.done() - holder.forgotten() > uint64_t(leases.size()))
       return Fail("incarnation ", holder.incarnation(), " has done ", holder.done(), " leases");
     for (int i = 0; i < leases.size(); ++i) {
       if (leases[i] >= plans.next_step() || (i > 0 && leases[i] <= leases[i - 1]))
         return Fail("incarnation ", holder.incarnation(), " has a lease of step ", leases[i]);
-      if (static_cast<uint64_t>(i) < holder.done()) continue;
+      if (holder.forgotten() + i < holder.done()) continue;
       const auto plan =
           std::lower_bound(plans.plans().begin(), plans.plans().end(), leases[i],
                            [](const auto& one, uint64_t step) { return one.first_step() < step; });

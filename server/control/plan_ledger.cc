@@ -23,6 +23,10 @@ uint64_t PlanLedger::Plan::PartSize(uint64_t step, uint64_t rank) const {
   return samples * (rank + 1) / participants.size() - samples * rank / participants.size();
 }
 
+void PlanLedger::Holder::ForgetDone() {
+  for (; leases.size() > 1 && forgotten < done; ++forgotten) leases.pop_front();
+}
+
 PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t samples_per_epoch,
                        const v1::MasterState& from)
     : batch_size_(pace.batch_size),
@@ -50,8 +54,9 @@ Assignment PlanLedger::Next(uint64_t holder, const std::vector<uint64_t>& member
   CHECK(plan != nullptr) << "Prepare has returned no version for holder " << holder;
   Holder& to = holders_[holder];
   to.leases.push_back(plan->first_step);
+  to.ForgetDone();
   Assignment assignment;
-  assignment.number = to.leases.size();
+  assignment.number = to.granted();
   assignment.first_step = plan->first_step;
   assignment.first_version = plan->first_step / steps_per_version_;
   assignment.last = plan == &plans_.back() && AllAssigned();
@@ -118,8 +123,8 @@ void PlanLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return;
   Holder& entry = found->second;
-  while (entry.done < entry.leases.size() && entry.done_steps < steps) {
-    Plan* const plan = PlanAt(entry.leases[entry.done]);
+  while (entry.done < entry.granted() && entry.done_steps < steps) {
+    Plan* const plan = PlanAt(entry.leases[entry.done - entry.forgotten]);
     CHECK(plan != nullptr) << "the plan of a lease that holder " << holder
                            << " has not finished was forgotten";
     uint64_t rank;
@@ -128,6 +133,7 @@ void PlanLedger::MarkDone(uint64_t holder, uint64_t steps) {
     if (participant->done < plan->steps.size()) return;
     entry.done_steps += plan->steps.size();
     ++entry.done;
+    entry.ForgetDone();
   }
 }
 
@@ -285,6 +291,7 @@ void PlanLedger::Save(v1::MasterImage* image) const {
     one->mutable_leases()->Add(holder.leases.begin(), holder.leases.end());
     one->set_done(holder.done);
     one->set_done_steps(holder.done_steps);
+    one->set_forgotten(holder.forgotten);
   }
   saved->set_next_step(next_step_);
   saved->set_budget_steps(budget_steps_);
@@ -307,7 +314,8 @@ void PlanLedger::Restore(const v1::MasterImage& image) {
   }
   holders_.clear();
   for (const v1::PlanLedgerImage::Holder& one : saved.holders()) {
-    holders_[one.incarnation()] = {{one.leases().begin(), one.leases().end()}, one.done(), one.done_steps()};
+    holders_[one.incarnation()] = {
+        {one.leases().begin(), one.leases().end()}, one.forgotten(), one.done(), one.done_steps()};
   }
   next_step_ = saved.next_step();
   budget_steps_ = saved.budget_steps();

@@ -73,9 +73,14 @@ class PlanLedger final : public DataLedger {
     uint64_t PartSize(uint64_t step, uint64_t rank) const;
   };
   struct Holder {
-    std::vector<uint64_t> leases;  // for each lease, the first step of its plan
-    uint64_t done = 0;             // the number of first leases that are done
-    uint64_t done_steps = 0;       // the number of steps in those leases
+    // For each lease, the first step of its plan. Leases that are done are forgotten, except for the last.
+    std::deque<uint64_t> leases;
+    uint64_t forgotten = 0;
+    uint64_t done = 0;        // the number of first leases that are done
+    uint64_t done_steps = 0;  // the number of steps in those leases
+
+    uint64_t granted() const { return forgotten + leases.size(); }
+    void ForgetDone();
   };
 
   Plan* PlanAt(uint64_t first_step);

@@ -288,6 +288,11 @@ const std::vector<ChangeImage> kOfPlans = {
     [](auto* image) { image->mutable_plans()->set_open_samples(0); },
     [](auto* image) { image->mutable_plans()->mutable_holders(0)->set_leases(0, 999); },
     [](auto* image) { image->mutable_plans()->mutable_holders(0)->set_done(9); },
+    [](auto* image) { image->mutable_plans()->mutable_holders(0)->set_forgotten(1); },
+    [](auto* image) {
+      image->mutable_plans()->mutable_holders(0)->set_done(UINT64_MAX);
+      image->mutable_plans()->mutable_holders(0)->set_forgotten(UINT64_MAX);
+    },
     [](auto* image) { *image->mutable_plans()->add_holders() = image->plans().holders(0); },
 };
 

@@ -422,6 +422,34 @@ TEST(PlanLedgerTest, ForgettingDoesNotLoseWhatIsNotDone) {
   EXPECT_EQ(ledger.StateAt({.version = 32}).pending(0).begin(), first[1].minibatches[0][0].begin);
 }
 
+// The image of a long job is as long as that of a short one, and what is restored from it continues.
+TEST(PlanLedgerTest, ForgetsLeasesThatAreDone) {
+  const std::vector<uint64_t> members = Members(3);
+  PlanLedger ledger(PaceFor(3, 3), Epochs(100, 997), 997, {});
+  const auto save = [&ledger] {
+    v1::MasterImage image;
+    ledger.Save(&image);
+    return image;
+  };
+  size_t bytes = 0;
+  for (uint64_t lease = 1; lease <= 500; ++lease) {
+    for (const Assignment& assignment : AssignAll(&ledger, members)) EXPECT_EQ(assignment.number, lease);
+    PlanLedger restored(PaceFor(3, 3), Epochs(100, 997), 997, {});
+    restored.Restore(save());
+    for (PlanLedger* const one : {&ledger, &restored}) {
+      one->MarkDone(members[0], 16 * (lease - 1) + 5);
+      FinishAll(one, {members[1], members[2]});
+      one->MarkDone(members[0], 16 * lease);
+      one->Forget(16 * lease);
+    }
+    v1::MasterImage image;
+    restored.Save(&image);
+    EXPECT_EQ(save().SerializeAsString(), image.SerializeAsString());
+    if (lease == 2) bytes = save().ByteSizeLong();
+  }
+  EXPECT_LT(save().ByteSizeLong(), bytes + 50);
+}
+
 TEST(PlanLedgerTest, IgnoresStepsOfHoldersThatWereDealtNothing) {
   PlanLedger ledger(PaceFor(1, 3), Epochs(1, 100), 100, {});
   AssignAll(&ledger, Members(1));
