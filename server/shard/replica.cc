@@ -305,7 +305,7 @@ ShardContents Replica::TakeContents() {
   ShardContents contents;
   const Range shard = layout_.shard(index_);
   contents.weights.resize(shard.size());
-  contents.states.assign(num_states_, std::vector<float>(shard.size()));
+  contents.states = ZeroVectors(num_states_, shard.size());
   uint64_t updates = 0;
   for (size_t b = 0; b < current_->blocks.size(); ++b) {
     BlockImage& block = current_->blocks[b];

@@ -44,7 +44,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
   CHECK_EQ(static_cast<int64_t>(context_.weights.size()), range.size());
   std::vector<std::vector<float>>& states = context_.states;
   const int num_states = context_.rule->num_states();
-  if (states.empty()) states.assign(num_states, std::vector<float>(range.size(), 0.0f));
+  if (states.empty()) states = ZeroVectors(num_states, range.size());
   CHECK_EQ(static_cast<int>(states.size()), num_states);
   for (int b = 0; b < layout.num_blocks(index); ++b) {
     const Range block = layout.block(index, b);

@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_SERVER_SHARD_SHARD_CONTENTS_H_
 #define CATCHMENT_SERVER_SHARD_SHARD_CONTENTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -11,6 +12,15 @@
 #include "server/shard/push_ledger.h"
 
 namespace catchment {
+
+// Returns `count` vectors of `size` zeros. Each is made in its place: the memory of a vector that they were
+// copied from would stay with the process.
+inline std::vector<std::vector<float>> ZeroVectors(size_t count, size_t size) {
+  std::vector<std::vector<float>> vectors;
+  vectors.reserve(count);
+  while (vectors.size() < count) vectors.emplace_back(size);
+  return vectors;
+}
 
 struct ShardContents {
   std::vector<float> weights;

@@ -102,7 +102,7 @@ ShardSnapshot Shard::Allocate(bool with_states) const {
   ShardSnapshot memory;
   memory.weights.resize(context_.weights.size());
   if (!with_states) return memory;
-  memory.states.assign(context_.states.size(), std::vector<float>(context_.weights.size()));
+  memory.states = ZeroVectors(context_.states.size(), context_.weights.size());
   memory.state_names = context_.rule->state_names();
   return memory;
 }

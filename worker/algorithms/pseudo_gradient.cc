@@ -1,6 +1,7 @@
 #include "worker/algorithms/pseudo_gradient.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
@@ -31,8 +32,10 @@ PseudoGradient::PseudoGradient(const v1::PseudoGradient& config, int64_t num_par
       pulled_(num_parameters),
       g_(num_parameters, parameters->memory()),
       d_(config.overlap_steps() > 0 ? num_parameters : 0, parameters->memory()),
-      states_(optimizer_->num_states(), std::vector<float>(num_parameters)),
       fragments_(parameters->num_fragments()) {
+  states_.reserve(optimizer_->num_states());
+  // In their places: the memory of a vector that they were copied from would stay with the process.
+  while (std::ssize(states_) < optimizer_->num_states()) states_.emplace_back(num_parameters);
   for (size_t f = 0; f < fragments_.size(); ++f) {
     fragments_[f].ranges = fragments_.size() == 1 ? std::vector<Range>{{0, num_parameters}}
                                                   : parameters->fragment(static_cast<int>(f));

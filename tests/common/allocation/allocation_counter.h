@@ -19,6 +19,11 @@ struct Allocations {
 // Since the program's start.
 Allocations CountAllocations();
 
+// The bytes of memory that is in use, and the most that have been in use since the last ResetMostBytes.
+uint64_t BytesInUse();
+uint64_t MostBytesInUse();
+void ResetMostBytes();
+
 // False under a sanitizer, which has its own malloc: nothing is counted then.
 bool AllocationsAreCounted();
 

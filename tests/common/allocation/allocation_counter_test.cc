@@ -39,6 +39,26 @@ TEST(AllocationCounterTest, CountsEveryWayToAskForMemory) {
   }
 }
 
+TEST(AllocationCounterTest, CountsTheBytesInUseAndTheMostOfThem) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  constexpr uint64_t kBytes = 10'000'000, kMore = 100'000;
+  const uint64_t before = BytesInUse();
+  ResetMostBytes();
+  {
+    std::vector<char> first(kBytes);
+    std::vector<char>(2 * kBytes).swap(first);
+    void* const grown = std::realloc(std::malloc(kBytes), 2 * kBytes);
+    EXPECT_GE(BytesInUse() - before, 4 * kBytes);
+    EXPECT_LT(BytesInUse() - before, 4 * kBytes + kMore);
+    std::free(grown);
+  }
+  EXPECT_LT(BytesInUse() - before, kMore);
+  EXPECT_GE(MostBytesInUse() - before, 4 * kBytes);
+  EXPECT_LT(MostBytesInUse() - before, 4 * kBytes + kMore);
+  ResetMostBytes();
+  EXPECT_LT(MostBytesInUse() - before, kMore);
+}
+
 TEST(AllocationCounterTest, CountsNothingWhereNothingIsAskedFor) {
   std::vector<int> numbers;
   numbers.reserve(100);
