@@ -51,14 +51,21 @@ absl::Status AtomicFile::Failed(int error) const {
 }
 
 absl::Status AtomicFile::Write(const void* data, size_t size) {
+  RETURN_IF_ERROR(WriteAt(data, size, end_));
+  end_ += static_cast<int64_t>(size);
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::WriteAt(const void* data, size_t size, int64_t offset) {
   // The kernel takes at most 2 GiB in one call.
   constexpr size_t kMost = size_t{1} << 30;
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t written = write(file_, next, std::min(size, kMost));
+    const ssize_t written = pwrite(file_, next, std::min(size, kMost), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Failed(errno);
     next += written;
+    offset += written;
     size -= written;
   }
   return absl::OkStatus();

@@ -29,6 +29,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   absl::Status Write(const void* data, size_t size);
+  // Replaces bytes that were written, from `offset` on.
+  absl::Status WriteAt(const void* data, size_t size, int64_t offset);
   // Renames the file to `path`. Afterwards it survives a power failure.
   absl::Status Commit();
 
@@ -40,6 +42,7 @@ class AtomicFile {
   const std::string temporary_;
   const int64_t bytes_;
   int file_;
+  int64_t end_ = 0;  // of the bytes that were written
   bool committed_ = false;
 };
 

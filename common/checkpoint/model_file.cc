@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -85,21 +86,32 @@ absl::StatusOr<v1::BestState> ScoreIn(const std::string& path, const Metadata& m
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const std::string& path, const v1::Job& job,
+                                                                 const ParameterLayout& layout,
+                                                                 ModelFacts facts) {
+  SafetensorsHeader header;
+  for (const TensorSpec& tensor : layout.tensors()) header.tensors.push_back({tensor.name, tensor.shape});
+  for (const v1::Statistic& statistic : facts.statistics)
+    header.tensors.push_back({statistic.name(), {statistic.values_size()}});
+  // "format" tells Hugging Face's loaders that the names and layouts are PyTorch's.
+  header.metadata = {{"format", "pt"}, {"catchment.job", JobText(job)}};
+  if (facts.score) AddScore(*facts.score, &header.metadata);
+  ASSIGN_OR_RETURN(auto file, SafetensorsWriter::Create(path, std::move(header)));
+  return std::unique_ptr<ModelWriter>(new ModelWriter(std::move(file), std::move(facts.statistics)));
+}
+
+absl::Status ModelWriter::Commit() {
+  for (const v1::Statistic& statistic : statistics_) {
+    RETURN_IF_ERROR(file_->Add(absl::MakeConstSpan(statistic.values())));
+  }
+  return file_->Commit();
+}
+
 absl::Status WriteModel(const std::string& path, const v1::Job& job, const ParameterLayout& layout,
                         absl::Span<const float> weights, const ModelFacts& facts) {
-  std::vector<TensorView> views;
-  for (size_t i = 0; i < layout.tensors().size(); ++i) {
-    const TensorSpec& tensor = layout.tensors()[i];
-    const Range range = layout.tensor(static_cast<int>(i));
-    views.push_back({tensor.name, tensor.shape, weights.subspan(range.begin, range.size())});
-  }
-  for (const v1::Statistic& statistic : facts.statistics) {
-    views.push_back({statistic.name(), {statistic.values_size()}, absl::MakeConstSpan(statistic.values())});
-  }
-  // "format" tells Hugging Face's loaders that the names and layouts are PyTorch's.
-  Metadata metadata = {{"format", "pt"}, {"catchment.job", JobText(job)}};
-  if (facts.score) AddScore(*facts.score, &metadata);
-  return WriteSafetensors(path, views, metadata);
+  ASSIGN_OR_RETURN(const auto file, ModelWriter::Create(path, job, layout, facts));
+  RETURN_IF_ERROR(file->Add(weights));
+  return file->Commit();
 }
 
 absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const ParameterLayout& layout) {

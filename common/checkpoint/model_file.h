@@ -2,13 +2,15 @@
 #ifndef CATCHMENT_COMMON_CHECKPOINT_MODEL_FILE_H_
 #define CATCHMENT_COMMON_CHECKPOINT_MODEL_FILE_H_
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/safetensors.h"
 #include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -26,7 +28,26 @@ struct ModelFacts {
 };
 
 // Writes a safetensors file with PyTorch's tensor names and shapes and with the job in its metadata, as
-// "catchment.job". `weights` is the whole flat vector. Errors: those of WriteSafetensors.
+// "catchment.job", from weights that arrive one after another, so that they need not be in memory together.
+// Errors: those of SafetensorsWriter. Threads: not thread-safe.
+class ModelWriter {
+ public:
+  static absl::StatusOr<std::unique_ptr<ModelWriter>> Create(const std::string& path, const v1::Job& job,
+                                                             const ParameterLayout& layout, ModelFacts facts);
+  // Appends the next values of the flat vector.
+  absl::Status Add(absl::Span<const float> weights) { return file_->Add(weights); }
+  // Completes the file, to which the whole vector has been added.
+  absl::Status Commit();
+
+ private:
+  ModelWriter(std::unique_ptr<SafetensorsWriter> file, std::vector<v1::Statistic> statistics)
+      : file_(std::move(file)), statistics_(std::move(statistics)) {}
+
+  const std::unique_ptr<SafetensorsWriter> file_;
+  const std::vector<v1::Statistic> statistics_;
+};
+
+// Writes the file from `weights`, the whole flat vector.
 absl::Status WriteModel(const std::string& path, const v1::Job& job, const ParameterLayout& layout,
                         absl::Span<const float> weights, const ModelFacts& facts = {});
 

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/file_access.h"
@@ -27,44 +30,10 @@ constexpr int64_t kValueBytes = sizeof(float);
 constexpr int64_t kLengthBytes = sizeof(uint64_t);
 constexpr size_t kPartValues = (1 << 20) / kValueBytes;
 
-using AfterPart = std::function<void()>;
-
 std::string ChecksumKey(const std::string& tensor) { return "crc32." + tensor; }
 
-// Calls `visit` with consecutive parts of `values` until it fails, and `after_part` after each.
-absl::Status ForEachPart(absl::Span<const float> values, const AfterPart& after_part,
-                         absl::FunctionRef<absl::Status(absl::Span<const float>)> visit) {
-  for (; !values.empty(); values.remove_prefix(std::min(kPartValues, values.size()))) {
-    RETURN_IF_ERROR(visit(values.first(std::min(kPartValues, values.size()))));
-    if (after_part) after_part();
-  }
-  return absl::OkStatus();
-}
-
-uint32_t ChecksumOf(absl::Span<const float> values, const AfterPart& after_part) {
-  uint32_t checksum = 0;
-  ForEachPart(values, after_part, [&](absl::Span<const float> part) {
-    checksum = Crc32(part.data(), part.size() * kValueBytes, checksum);
-    return absl::OkStatus();
-  }).IgnoreError();
-  return checksum;
-}
-
-SafetensorsHeader MakeHeader(const std::vector<TensorView>& tensors,
-                             const std::map<std::string, std::string>& metadata,
-                             const AfterPart& after_part) {
-  SafetensorsHeader header{{}, metadata};
-  int64_t begin = 0;
-  for (const TensorView& tensor : tensors) {
-    const int64_t size = tensor.values.size();
-    int64_t product = 1;
-    for (int64_t dimension : tensor.shape) product *= dimension;
-    CHECK_EQ(product, size) << tensor.name << " has a number of values that does not match its shape";
-    header.tensors.push_back({tensor.name, tensor.shape, begin, size});
-    begin += size * kValueBytes;
-    header.metadata[ChecksumKey(tensor.name)] = ChecksumText(ChecksumOf(tensor.values, after_part));
-  }
-  return header;
+int64_t SizeOf(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
 absl::Status At(const std::string& path, const absl::Status& status) {
@@ -73,30 +42,74 @@ absl::Status At(const std::string& path, const absl::Status& status) {
 
 }  // namespace
 
-absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata,
-                              const AfterPart& after_part) {
-  const absl::StatusOr<std::string> header = FormatHeader(MakeHeader(tensors, metadata, after_part));
-  if (!header.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", header.status().message()));
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(const std::string& path,
+                                                                             SafetensorsHeader header) {
+  int64_t bytes = 0;
+  for (TensorEntry& tensor : header.tensors) {
+    tensor.begin = bytes;
+    tensor.size = SizeOf(tensor.shape);
+    bytes += tensor.size * kValueBytes;
+    // Replaced by Commit; the header keeps its length.
+    header.metadata[ChecksumKey(tensor.name)] = ChecksumText(0);
   }
-  const uint64_t length = header->size();
-  if (length > kMaxHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", length,
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
+  writer->path_ = path;
+  writer->header_ = std::move(header);
+  const absl::StatusOr<std::string> text = FormatHeader(writer->header_);
+  if (!text.ok())
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", text.status().message()));
+  if (text->size() > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", text->size(),
                                                    " bytes, but readers accept at most ", kMaxHeaderBytes));
   }
-  int64_t bytes = kLengthBytes + static_cast<int64_t>(length);
-  for (const TensorView& tensor : tensors) bytes += tensor.values.size() * kValueBytes;
-  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, bytes));
-  absl::Status status = file->Write(&length, sizeof(length));
-  if (status.ok()) status = file->Write(header->data(), header->size());
-  for (const TensorView& tensor : tensors) {
-    if (!status.ok()) break;
-    status = ForEachPart(tensor.values, after_part, [&](absl::Span<const float> part) {
-      return file->Write(part.data(), part.size() * kValueBytes);
-    });
+  bytes += kLengthBytes + static_cast<int64_t>(text->size());
+  ASSIGN_OR_RETURN(writer->file_, AtomicFile::Create(path, bytes));
+  const uint64_t length = text->size();
+  RETURN_IF_ERROR(writer->file_->Write(&length, sizeof(length)));
+  RETURN_IF_ERROR(writer->file_->Write(text->data(), text->size()));
+  return writer;
+}
+
+absl::Status SafetensorsWriter::Add(absl::Span<const float> values) {
+  RETURN_IF_ERROR(file_->Write(values.data(), values.size() * kValueBytes));
+  while (!values.empty()) {
+    CHECK_LT(tensor_, header_.tensors.size()) << path_ << ": more values than its tensors have";
+    const TensorEntry& tensor = header_.tensors[tensor_];
+    const auto part = values.first(std::min<int64_t>(values.size(), tensor.size - added_));
+    checksum_ = Crc32(part.data(), part.size() * kValueBytes, checksum_);
+    added_ += static_cast<int64_t>(part.size());
+    values.remove_prefix(part.size());
+    if (added_ < tensor.size) break;
+    header_.metadata[ChecksumKey(tensor.name)] = ChecksumText(std::exchange(checksum_, 0));
+    added_ = 0;
+    ++tensor_;
   }
-  return status.ok() ? file->Commit() : status;
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::Commit() {
+  while (tensor_ < header_.tensors.size() && header_.tensors[tensor_].size == 0) ++tensor_;
+  CHECK_EQ(tensor_, header_.tensors.size()) << path_ << ": fewer values than its tensors have";
+  ASSIGN_OR_RETURN(const std::string text, FormatHeader(header_));
+  RETURN_IF_ERROR(file_->WriteAt(text.data(), text.size(), kLengthBytes));
+  return file_->Commit();
+}
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              const std::function<void()>& after_part) {
+  SafetensorsHeader header{{}, metadata};
+  for (const TensorView& tensor : tensors) header.tensors.push_back({tensor.name, tensor.shape});
+  ASSIGN_OR_RETURN(const auto file, SafetensorsWriter::Create(path, std::move(header)));
+  for (const TensorView& tensor : tensors) {
+    CHECK_EQ(SizeOf(tensor.shape), std::ssize(tensor.values))
+        << tensor.name << " has a number of values that does not match its shape";
+    for (size_t begin = 0; begin < tensor.values.size(); begin += kPartValues) {
+      RETURN_IF_ERROR(file->Add(tensor.values.subspan(begin, kPartValues)));
+      if (after_part) after_part();
+    }
+  }
+  return file->Commit();
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/safetensors_header.h"
 
 namespace catchment {
@@ -28,11 +29,33 @@ struct TensorView {
 
 // Writes the file atomically (atomic_file.h). InvalidArgument if two tensors have the same name, and for a
 // name that the format cannot have (FormatHeader); also if the names and metadata are longer than readers
-// accept. Calls `after_part`, which may be empty, each time at most 1 MiB of values has been checksummed or
-// written, so that a background thread can pause.
+// accept. Calls `after_part`, which may be empty, each time at most 1 MiB of values has been written, so that
+// a background thread can pause.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,
                               const std::function<void()>& after_part = {});
+
+// Writes such a file from values that arrive one after another. Threads: not thread-safe.
+class SafetensorsWriter {
+ public:
+  // Begins a file with the tensors of the header, of which names and shapes are set. Errors: as of
+  // WriteSafetensors.
+  static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(const std::string& path,
+                                                                   SafetensorsHeader header);
+  // Appends the next values, in the order of the tensors; not more than they have.
+  absl::Status Add(absl::Span<const float> values);
+  // Completes the file, to which all values have been added. Without it nothing is written.
+  absl::Status Commit();
+
+ private:
+  SafetensorsWriter() = default;
+  std::string path_;
+  SafetensorsHeader header_;
+  std::unique_ptr<AtomicFile> file_;
+  size_t tensor_ = 0;  // of the next value
+  int64_t added_ = 0;  // values of this tensor
+  uint32_t checksum_ = 0;
+};
 
 // An open file whose header has been checked. Threads: safe.
 class SafetensorsFile {

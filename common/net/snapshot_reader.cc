@@ -1,5 +1,6 @@
 #include "common/net/snapshot_reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -32,12 +33,16 @@ SnapshotReader::SnapshotReader(const std::vector<std::string>& servers,
 
 absl::Status SnapshotReader::Read(absl::Span<float> weights) {
   for (int s = 0; s < layout_.num_shards(); ++s) {
-    RETURN_IF_ERROR(ReadShard(s, weights));
+    float* next = weights.data() + layout_.shard(s).begin;
+    RETURN_IF_ERROR(ReadShard(s, [&next](absl::Span<const float> block) {
+      next = std::copy(block.begin(), block.end(), next);
+      return true;
+    }));
   }
   return absl::OkStatus();
 }
 
-absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
+absl::Status SnapshotReader::ReadShard(int s, absl::FunctionRef<bool(absl::Span<const float>)> visit) {
   grpc::ClientContext context;
   v1::SnapshotRequest request;
   request.set_fingerprint(layout_.fingerprint());
@@ -46,21 +51,25 @@ absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
   StallGuard guard(&context, stall_seconds_, &clock_);
   const auto reader = stubs_[s]->Snapshot(&context, request);
   int blocks = 0;
+  bool stopped = false;
   absl::Status malformed;
-  for (v1::Block block; malformed.ok() && reader->Read(&block); ++blocks) {
+  std::vector<float> values;
+  for (v1::Block block; malformed.ok() && !stopped && reader->Read(&block); ++blocks) {
     guard.Progress();
-    const bool known = block.block() < static_cast<uint32_t>(layout_.num_blocks(s));
-    const Range range = known ? layout_.block(s, block.block()) : Range();
-    if (block.payload().size() != range.size() * sizeof(float) || !known) {
+    const bool is_next = block.block() == static_cast<uint32_t>(blocks) && blocks < layout_.num_blocks(s);
+    values.resize(is_next ? layout_.block(s, blocks).size() : 0);
+    if (!is_next || block.payload().size() != values.size() * sizeof(float)) {
       malformed = absl::InternalError(absl::StrCat("server ", s, " sent a malformed block ", block.block()));
-      context.TryCancel();
-      break;
+    } else {
+      std::memcpy(values.data(), block.payload().data(), block.payload().size());
+      stopped = !visit(values);
     }
-    std::memcpy(weights.data() + range.begin, block.payload().data(), block.payload().size());
+    if (stopped || !malformed.ok()) context.TryCancel();
   }
   const absl::Status status =
       guard.Explain(FromGrpc(reader->Finish(), absl::StrCat("snapshot of server ", s, " at ", servers_[s])));
   RETURN_IF_ERROR(malformed);
+  if (stopped) return absl::OkStatus();
   RETURN_IF_ERROR(status);
   if (blocks != layout_.num_blocks(s)) {
     return absl::DataLossError(

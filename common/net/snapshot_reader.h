@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/clock.h"
@@ -32,10 +33,11 @@ class SnapshotReader {
   // Reads each shard in a consistent state into `weights`, the whole flat vector. DeadlineExceeded if a
   // server stops sending.
   absl::Status Read(absl::Span<float> weights);
+  // Reads one shard, and passes its blocks in their order to `visit` until it returns false; then the result
+  // is OK, too.
+  absl::Status ReadShard(int shard, absl::FunctionRef<bool(absl::Span<const float>)> visit);
 
  private:
-  absl::Status ReadShard(int shard, absl::Span<float> weights);
-
   const uint64_t run_id_;
   const std::string token_;
   const ParameterLayout& layout_;

@@ -11,7 +11,7 @@
 namespace catchment {
 namespace {
 
-// The largest number of snapshot streams, each of which holds a copy of the shard.
+// The largest number of snapshot streams of workers and evaluators, each of which has a copy of the shard.
 constexpr size_t kMaxSnapshots = 8;
 // Further places, which only servers may take, so that the master can always read the final weights.
 constexpr size_t kPlacesOfServers = 2;
@@ -159,8 +159,8 @@ void ShardService::Snapshot(SnapshotCall* call) {
     call->Finish(ToGrpc(status));
     return;
   }
-  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor);
   const bool of_server = IsTokenOf(claim_->run().token_key(), kServersIncarnation, TokenOf(call->context));
+  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor, of_server);
   if (!snapshots_.AddUpTo(kMaxSnapshots + (of_server ? kPlacesOfServers : 0), stream)) {
     call->Finish(ToGrpc(absl::UnavailableError(
         absl::StrCat(kMaxSnapshots, " snapshots are being read already; try again later"))));

@@ -6,7 +6,7 @@ namespace catchment {
 
 void SnapshotStream::Start() {
   self_ = shared_from_this();
-  weights_ = shard_.Weights();
+  if (!of_server_) weights_ = shard_.Weights();
   block_.set_version(shard_.version());
   block_.set_fate(v1::Block::APPLIED);
   WriteNext();
@@ -20,7 +20,9 @@ void SnapshotStream::WriteNext() {
   const Range range = shard_.block_range(next_);
   block_.set_block(next_);
   const int64_t local = range.begin - shard_.block_range(0).begin;
-  block_.set_payload(reinterpret_cast<const char*>(weights_.data() + local), range.size() * sizeof(float));
+  const BufferPtr own = of_server_ ? shard_.WeightsOfBlock(next_) : nullptr;
+  const float* const values = of_server_ ? own->data() : weights_.data() + local;
+  block_.set_payload(reinterpret_cast<const char*>(values), range.size() * sizeof(float));
   ++next_;
   call().StartWrite(block_);
 }

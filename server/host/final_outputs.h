@@ -11,6 +11,7 @@
 #include "server/control/effects.h"
 #include "server/control/run_options.h"
 #include "server/outputs/outputs.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 
@@ -18,10 +19,11 @@ namespace catchment {
 struct OutputSources {
   std::string checkpoint_dir;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
+  const Shard* local = nullptr;  // the shard in this process; null: all are read from their servers
 };
 
-// Reads the weights from the servers or, if one cannot be read, from the last checkpoint. Logs errors, and
-// returns the first.
+// Writes the weights block by block, as they are read from the shards; from the last checkpoint if a server
+// cannot be read. The weights must be final. Logs errors, and returns the first.
 absl::Status WriteFinalOutputs(const RunOptions& run, const OutputSources& sources,
                                const ParameterLayout& layout, const FinalOutputs& ended, Outputs* outputs);
 

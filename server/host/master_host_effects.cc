@@ -33,9 +33,11 @@ void MasterHost::CarryOut(Effects effects) {
   if (effects.record) WriteRecord(*effects.record);
   if (!effects.outputs) return;
   AddEnergy(&effects.outputs->status);
-  const absl::Status status = WriteFinalOutputs(
-      options_, {.checkpoint_dir = options_.checkpoint_dir, .credentials = options_.credentials}, layout_,
-      *effects.outputs, outputs_.get());
+  const absl::Status status = WriteFinalOutputs(options_,
+                                                {.checkpoint_dir = options_.checkpoint_dir,
+                                                 .credentials = options_.credentials,
+                                                 .local = local_.shard()},
+                                                layout_, *effects.outputs, outputs_.get());
   Call<&ControlLoop::OnOutputsWritten>(status);
 }
 

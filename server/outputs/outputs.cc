@@ -253,10 +253,13 @@ absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& stat
   return WriteAtomically(directory_ + "/summary.json", SummaryJson(job, status, facts));
 }
 
-absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout,
-                                 absl::Span<const float> weights, const ModelFacts& facts) {
+absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout, const ModelFacts& facts,
+                                 absl::FunctionRef<absl::Status(ModelWriter*)> add) {
   if (!enabled()) return absl::OkStatus();
-  return catchment::WriteModel(directory_ + "/model.safetensors", job, layout, weights, facts);
+  ASSIGN_OR_RETURN(const auto model,
+                   ModelWriter::Create(directory_ + "/model.safetensors", job, layout, facts));
+  RETURN_IF_ERROR(add(model.get()));
+  return model->Commit();
 }
 
 absl::Status Outputs::WriteBest(const v1::Job& job, const ParameterLayout& layout,

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -58,8 +59,9 @@ class Outputs {
   };
   absl::Status WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts);
 
-  absl::Status WriteModel(const v1::Job& job, const ParameterLayout& layout, absl::Span<const float> weights,
-                          const ModelFacts& facts);
+  // Writes the weights that `add` adds to the file.
+  absl::Status WriteModel(const v1::Job& job, const ParameterLayout& layout, const ModelFacts& facts,
+                          absl::FunctionRef<absl::Status(ModelWriter*)> add);
 
   absl::Status WriteBest(const v1::Job& job, const ParameterLayout& layout, absl::Span<const float> weights,
                          const ModelFacts& facts) const;

@@ -360,6 +360,11 @@ std::optional<v1::MomentumState> Block::Momentum() const {
   return momentum_->state();
 }
 
+BufferPtr Block::Weights() const {
+  MutexLock lock(&mu_);
+  return CopyWeights();
+}
+
 void Block::Mark(ShardSnapshot* to) {
   MutexLock lock(&mu_);
   marks_.push_back(to);

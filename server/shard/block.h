@@ -111,6 +111,8 @@ class Block {
   void Tick(BlockCall* call);
 
   uint64_t version() const;
+  // Returns a copy of its weights.
+  BufferPtr Weights() const;
   v1::BlockState State() const;
   // Returns the block for an image without its weights and states, with the vectors of the other values.
   StandbyLog::Change Image(const CommandedState& commanded) const;

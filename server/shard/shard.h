@@ -85,6 +85,9 @@ class Shard {
   ShardSnapshot Snapshot() const;
   // Returns only the weights, for an evaluator.
   std::vector<float> Weights() const;
+  // Returns the weights of one block. Those of all blocks have the same version only if the shard makes no
+  // updates.
+  BufferPtr WeightsOfBlock(int block) const { return blocks_[block]->Weights(); }
 
   // An image of the shard for its standby. Blocks lack their values, which are in `values`.
   struct Image {

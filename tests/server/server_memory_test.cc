@@ -90,5 +90,62 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ServerMemoryTest,
                          testing::Values(v1::Optimizer::SGD, v1::Optimizer::ADAMW),
                          [](const auto& info) { return v1::Optimizer::Kind_Name(info.param); });
 
+// Neither the master, which writes the model, nor the servers, which send their shards, have a copy. Blocks of
+// other servers arrive before they are written, up to gRPC's limit (common/net/rpc.cc).
+TEST(FinalOutputsMemoryTest, WritesTheModelBlockByBlock) {
+  constexpr double kReadAhead = 64 << 20;
+  for (const int servers : {1, 2}) {
+    const int64_t size = servers == 1 ? kValues : int64_t{1} << 25;
+    const ParameterLayout layout = *ParameterLayout::Create(
+        {{"first", {1000, 7}}, {"second", {size - 7001}}, {"third", {1}}}, servers, kBlock);
+    const v1::Job job = GradientJob(/*synchronous=*/false);
+    TestServers shards(job, layout);
+    shards.SetRosters({MakeRoster(0, {0})});
+    for (int s = 0; s < servers; ++s) {
+      for (int b = 0; b < layout.num_blocks(s); ++b) {
+        const Range block = layout.block(s, b);
+        Request request = MakeRequest(
+            0, IncarnationOf(0),
+            {.operation = v1::Block::PUSH, .sequence = 1, .block = static_cast<uint32_t>(b), .samples = 1},
+            std::make_shared<NamedSink>("worker"));
+        request.contribution.values = shards.shard(s).pool()->Get(block.size());
+        float* const values = request.contribution.values->data();
+        std::iota(values, values + block.size(), static_cast<float>(block.begin));
+        std::vector<Answer> answers;
+        ASSERT_TRUE(shards.shard(s).Handle(std::move(request), 0, &answers).ok());
+      }
+    }
+    const std::vector<float> weights = shards.Weights();
+    ASSERT_NE(weights[kBlock], weights[kBlock + 1]);
+    RunOptions run;
+    run.job = job;
+    run.num_servers = servers;
+    run.run_id = kRunId;
+    run.token_key = kTestTokenKey;
+    FinalOutputs ended;
+    ended.servers = shards.addresses();
+    ended.has_weights = true;
+    const std::string directory = absl::StrCat(std::getenv("TEST_TMPDIR"), "/out-", servers);
+    const auto outputs = Outputs::Open(directory);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    const Usage usage;
+    const absl::Status status =
+        WriteFinalOutputs(run, {.credentials = grpc::InsecureChannelCredentials(), .local = &shards.shard(0)},
+                          layout, ended, outputs->get());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_LT(usage.MostBytes(), kOthers * static_cast<double>(size) + (servers - 1) * kReadAhead);
+    const auto file = SafetensorsFile::Open(directory + "/model.safetensors");
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_TRUE((*file)->VerifyChecksums().ok());
+    std::vector<float> read(size);
+    for (int t = 0; t < 3; ++t) {
+      const Range range = layout.tensor(t);
+      const std::string& name = layout.tensors()[t].name;
+      ASSERT_TRUE((*file)->Read(name, 0, range.size(), read.data() + range.begin).ok()) << name;
+    }
+    EXPECT_TRUE(read == weights);
+  }
+}
+
 }  // namespace
 }  // namespace catchment

@@ -236,7 +236,7 @@ TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
               HasSubstr("is not a regular file"));
 }
 
-TEST(Safetensors, CallsBackAfterEachPartThatIsChecksummedOrWritten) {
+TEST(Safetensors, CallsBackAfterEachPartThatIsWritten) {
   const std::string path = FreshDirectory() + "/f.safetensors";
   std::vector<float> values((5 << 20) / 2 / sizeof(float));  // 2.5 MiB
   std::iota(values.begin(), values.end(), 0.0f);
@@ -245,7 +245,7 @@ TEST(Safetensors, CallsBackAfterEachPartThatIsChecksummedOrWritten) {
   const absl::Status status =
       WriteSafetensors(path, {{"a", {size}, absl::MakeConstSpan(values)}}, {}, [&calls] { ++calls; });
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(calls, 3 + 3);
+  EXPECT_EQ(calls, 3);
   const auto file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE((*file)->VerifyChecksums().ok());
