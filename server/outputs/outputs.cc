@@ -18,7 +18,12 @@
 namespace catchment {
 namespace {
 
-constexpr double kMetricsSeconds = 1;
+// The time from one line to the next: a second in the first hour of training, and then this part of the time
+// of training, up to a limit, so that the files of a month fit on a disk.
+constexpr double kMetricsSeconds = 1, kMostMetricsSeconds = 10;
+constexpr double kPartOfTraining = 1.0 / 3600;
+// After this number of lines, only one in kLinesPerDetail has the values of each worker and server.
+constexpr uint64_t kDetailedLines = 600, kLinesPerDetail = 10;
 // Writing a line takes a few microseconds per worker and shard; with many of them lines are written less
 // often.
 constexpr double kStatisticsPerSecond = 10'000;
@@ -162,15 +167,20 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   last_metrics_ = now;
   int64_t statistics = 0;
   for (const v1::ShardReport& shard : status.shards()) statistics += shard.workers_size();
-  pause_ = std::max(kMetricsSeconds, static_cast<double>(statistics) / kStatisticsPerSecond);
+  pause_ = std::clamp(status.wall_seconds() * kPartOfTraining, kMetricsSeconds, kMostMetricsSeconds);
+  pause_ = std::max(pause_, static_cast<double>(statistics) / kStatisticsPerSecond);
   last_samples_ = status.samples();
   if (scored) {
     last_test_loss_ = status.test_loss();
     last_tested_at_ = status.tested_at_samples();
   }
+  const bool detailed = lines_ < kDetailedLines || lines_ % kLinesPerDetail == 0;
+  ++lines_;
   Json line = JobMetrics(status);
-  line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
-  line["per_shard"] = PushesPerShard(status);
+  if (detailed) {
+    line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
+    line["per_shard"] = PushesPerShard(status);
+  }
   const GapTotal gap = TotalGap(status);
   line["gap_mean"] = gap.count > last_gap_.count
                          ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
@@ -178,9 +188,10 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   last_gap_ = gap;
   line["program"] = ProgramMeans(ProgramMetricsSince(last_program_metrics_, status.program_metrics()));
   last_program_metrics_ = status.program_metrics();
-  line["worker_rates"] = worker_rates_.Update(status);
+  if (detailed) line["worker_rates"] = worker_rates_.Update(status);
   const absl::Status written = metrics_->Append(line.dump() + "\n");
-  const absl::Status events = tensorboard_.Write(line, TotalStaleness(status).counts(), unix_time_());
+  const absl::Status events = tensorboard_.Write(
+      line, detailed ? TotalStaleness(status).counts() : std::map<uint64_t, uint64_t>(), unix_time_());
   return written.ok() ? events : written;
 }
 

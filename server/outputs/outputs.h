@@ -1,6 +1,7 @@
 // Writes the files in a job's output directory:
-//   metrics.jsonl            during training: a line with a JSON object every second (less often with more
-//                            than 10,000 pairs of a worker and a server) and after each evaluation
+//   metrics.jsonl            during training: a line with a JSON object every second (less often after the
+//                            first hour, and with more than 10,000 pairs of a worker and a server) and after
+//                            each evaluation
 //   tensorboard/             the same lines as events for TensorBoard (tensorboard.h)
 //   summary.json             at the end; docs/outputs.md explains each key
 //   model.safetensors        at the end: the weights, with PyTorch's names and layouts
@@ -84,7 +85,8 @@ class Outputs {
   TensorBoard tensorboard_;
   WorkerRates worker_rates_;
   double last_metrics_ = -1;
-  double pause_ = 0;  // the shortest time from the last line to the next
+  double pause_ = 0;    // the shortest time from the last line to the next
+  uint64_t lines_ = 0;  // that were written
   double last_test_loss_ = -1;
   uint64_t last_tested_at_ = 0;
   uint64_t last_samples_ = 0;

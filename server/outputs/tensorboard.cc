@@ -99,7 +99,7 @@ absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, ui
   tensorboard::Summary* const summary = event.mutable_summary();
   for (const auto& [key, tag] : kScalars) AddScalar(line[key], tag, summary);
   for (const auto& [name, mean] : line["program"].items()) AddScalar(mean, "program/" + name, summary);
-  AddWorkers(line["worker_rates"], summary);
+  if (line.contains("worker_rates")) AddWorkers(line["worker_rates"], summary);
   if (!staleness.empty()) {
     tensorboard::Value* value = summary->add_value();
     value->set_tag("staleness");

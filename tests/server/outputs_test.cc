@@ -334,6 +334,34 @@ TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   EXPECT_EQ(lines_after(300, 40), before + 1) << "other weights with the same loss";
 }
 
+// A month of training, in which a line is due every second at first.
+TEST(OutputsTest, LinesOfALongJobComeLessOftenAndFewHaveTheValuesOfWorkers) {
+  const std::string directory = Directory("long");
+  auto outputs = *Outputs::Open(directory);
+  v1::JobStatus status = WithPushes();
+  const auto lines = [&] { return Lines(directory + "/metrics.jsonl"); };
+  uint64_t samples = 0;
+  const auto train = [&](double from, double seconds) {
+    for (double now = from; now < from + seconds; ++now) {
+      status.set_samples(++samples);
+      status.set_wall_seconds(now);
+      ASSERT_TRUE(outputs->MaybeWriteMetrics(status, now).ok());
+    }
+  };
+  train(1, 700);
+  const std::vector<json> first = lines();
+  ASSERT_EQ(first.size(), 700u);
+  for (size_t i = 0; i < first.size(); ++i) {
+    for (const char* key : {"per_worker", "per_shard", "worker_rates"})
+      ASSERT_EQ(first[i].contains(key), i < 600 || i % 10 == 0) << key << " of line " << i;
+    ASSERT_TRUE(first[i].contains("train_loss"));
+  }
+  train(5 * 3600 - 200, 100);
+  EXPECT_NEAR(lines().size(), 700 + 20, 1) << "every 4.9 seconds";
+  train(700 * 3600, 100);
+  EXPECT_NEAR(lines().size(), 700 + 20 + 10, 2) << "every 10 seconds";
+}
+
 TEST(OutputsTest, LinesOfManyWorkersAndServersComeLessOften) {
   auto outputs = *Outputs::Open(Directory("many"));
   v1::JobStatus status = MakeStatus();
