@@ -48,7 +48,8 @@ absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* s
                    Process::Start({.name = "the program",
                                    .argv = {"/bin/sh", "-c", command},
                                    .log = directory_.path() + "/log",
-                                   .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()}}));
+                                   .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()},
+                                   .ends_group = true}));
   std::optional<ProcessEnd> end;
   while (!(end = process.WaitFor(kLookSeconds)).has_value()) {
     const int signal = signals == nullptr ? 0 : signals->Wait(kLookSeconds);

@@ -175,6 +175,11 @@ Process::~Process() {
 
 std::optional<ProcessEnd> Process::Poll() {
   if (end_.has_value()) return end_;
+  // Until the child is reaped, the group's id stays this group's.
+  siginfo_t ended = {};
+  if (command_.ends_group && waitid(P_PID, pid_, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      ended.si_pid == pid_)
+    kill(-pid_, SIGKILL);
   int status = 0;
   pid_t result = 0;
   do {

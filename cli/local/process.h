@@ -27,6 +27,9 @@ struct Command {
   int nice = 0;                   // added to the niceness
   // "NAME=VALUE", for names that the environment does not have.
   std::vector<std::string> defaults = {};
+  // The processes of its group, such as those that a shell has started in the background, are killed when it
+  // has ended.
+  bool ends_group = false;
 };
 
 // The end of a process.

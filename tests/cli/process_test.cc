@@ -51,6 +51,33 @@ TEST_F(ProcessTest, TellsTheExitCode) {
   EXPECT_EQ(ToString(*process.Poll()), "exit code 3") << "asked again";
 }
 
+// Returns whether a process runs. One that has ended and that nobody has waited for does not.
+bool Runs(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return (stat >> number >> name >> state) && state != "Z" && state != "X";
+}
+
+TEST_F(ProcessTest, NothingOfItsGroupOutlivesIt) {
+  for (const std::string end : {"exit 0", "exec sleep 1000"}) {
+    pid_t background = 0;
+    {
+      Command command = Shell("sleep 1000 & echo $! >" + Path("pid") + ".new; mv " + Path("pid") + ".new " +
+                              Path("pid") + "; " + end);
+      command.ends_group = true;
+      Process process = MustStart(command);
+      while (!(std::ifstream(Path("pid")) >> background)) usleep(10000);
+      // The second is killed by its destructor.
+      if (end == "exit 0") {
+        ASSERT_TRUE(process.WaitFor(kLong).has_value());
+      }
+    }
+    for (int waited = 0; Runs(background) && waited < 6000; ++waited) usleep(10000);
+    EXPECT_FALSE(Runs(background)) << end;
+    unlink(Path("pid").c_str());
+  }
+}
+
 TEST_F(ProcessTest, TellsTheSignalByName) {
   Process process = MustStart(Shell("kill -9 $$"));
   const auto end = process.WaitFor(kLong);
