@@ -1,4 +1,7 @@
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -7,8 +10,10 @@
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
 #include "cli/local/run_directory.h"
+#include "common/base/directory_lock.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/checkpoint/atomic_file.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "common/program/command_line.h"
@@ -42,6 +47,7 @@ struct Options {
   bool json = false;
   std::string program;
   std::string write;
+  int claim = -1;
 };
 
 CommandLine MakeCommandLine(Options* o) {
@@ -58,6 +64,8 @@ CommandLine MakeCommandLine(Options* o) {
       "write", "FILE", &o->write,
       "Writes the job to FILE, with the changes and all defaults, for daemons that are started one by one, "
       "since they have no --set. Weights described by a program are written to FILE.safetensors.");
+  // For scripts that start daemons: the number of an open file, DIR/command.lock of the directory of --write.
+  line.flags.AddInt("claim", "FD", 0, &o->claim, "");
   line.flags.AddString("program", "COMMAND", &o->program,
                        "Describes the model of the job; JOB may be left out then: docs/python.md.");
   return line;
@@ -76,12 +84,29 @@ absl::StatusOr<std::string> Explain(const Options& options, std::string* complet
   return options.json ? JobToJson(facts).dump(2) + "\n" : ExplainJob(facts);
 }
 
+// Daemons may be reading the file, which is therefore replaced.
+absl::Status WriteJob(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const bool replaces = std::filesystem::is_regular_file(path, error);
+  return replaces ? WriteAtomically(path, text) : WriteFile(path, text, FileNamedBy::kUser);
+}
+
 nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {
   const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n', absl::SkipEmpty());
   return {{"valid", false}, {"errors", lines}};
 }
 
+// Locks the directory that the job is written to as `catchment train` does, for the process that has started
+// this command. Errors: FailedPrecondition if another command or a master uses it.
+absl::Status Claim(const Options& options) {
+  if (options.claim < 0) return absl::OkStatus();
+  const std::string directory = std::filesystem::absolute(options.write).parent_path();
+  RETURN_IF_ERROR(DirectoryLock::TakeForCaller(directory, options.claim, {"command.lock", "another run"}));
+  return DirectoryLock::Take(directory).status();
+}
+
 absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
+  RETURN_IF_ERROR(Claim(options));
   std::string complete;
   const absl::StatusOr<std::string> text = Explain(options, &complete);
   if (!text.ok() && options.json) {
@@ -90,7 +115,7 @@ absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
   }
   if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
   if (!options.write.empty()) {
-    RETURN_IF_ERROR(WriteFile(options.write, complete, FileNamedBy::kUser));
+    RETURN_IF_ERROR(WriteJob(options.write, complete));
   }
   *streams.out << *text;
   return 0;

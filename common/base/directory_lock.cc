@@ -17,8 +17,6 @@
 namespace catchment {
 namespace {
 
-std::string ThisProcess() { return absl::StrCat(HostName(), " ", getpid(), "\n"); }
-
 // Returns "on host node1 with pid 7", or less if the other process has not written it yet.
 std::string DescribeOwner(int fd) {
   char text[512] = "";
@@ -33,8 +31,8 @@ std::string DescribeOwner(int fd) {
 
 // Writes the content, which is used only in the messages of other processes. A full disk is therefore no
 // error.
-void WriteOwner(int fd, const std::string& path) {
-  const std::string owner = ThisProcess();
+void WriteOwner(int fd, const std::string& path, int process) {
+  const std::string owner = absl::StrCat(HostName(), " ", process, "\n");
   const bool written = ftruncate(fd, 0) == 0 &&
                        pwrite(fd, owner.data(), owner.size(), 0) == static_cast<ssize_t>(owner.size());
   LOG_IF(WARNING, !written) << "cannot write host and pid to " << path << ": " << std::strerror(errno);
@@ -77,16 +75,29 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, 
   ASSIGN_OR_RETURN(const int fd,
                    OpenFile(path, O_RDWR | O_CREAT, FileNamedBy::kDirectory, S_IRUSR | S_IWUSR));
   DirectoryLock lock(fd);
+  RETURN_IF_ERROR(Lock(fd, directory, user, getpid(), lock_file));
+  return lock;
+}
+
+absl::Status DirectoryLock::TakeForCaller(const std::string& directory, int fd, const LockUser& user) {
+  if (fcntl(fd, F_GETFD) < 0)
+    return absl::InvalidArgumentError(absl::StrCat("the caller has no open file with number ", fd));
+  return Lock(fd, directory, user, getppid(), LockForWriting);
+}
+
+absl::Status DirectoryLock::Lock(int fd, const std::string& directory, const LockUser& user, int owner,
+                                 const LockFile& lock_file) {
+  const std::string path = absl::StrCat(directory, "/", user.file);
   ShareWithWriters(fd, directory);
   if (lock_file(fd) == 0) {
-    WriteOwner(fd, path);
-    return lock;
+    WriteOwner(fd, path, owner);
+    return absl::OkStatus();
   }
   const int error = errno;
   if (HasNoLocks(error)) {
     LOG(WARNING) << "the file system of " << directory << " has no locks (" << std::strerror(error)
                  << "): make sure that no other process writes there";
-    return lock;
+    return absl::OkStatus();
   }
   if (!IsHeld(error)) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));
   return absl::FailedPreconditionError(

@@ -31,12 +31,20 @@ class DirectoryLock {
   static absl::StatusOr<DirectoryLock> Take(const std::string& directory, const LockUser& user,
                                             const LockFile& lock_file);
 
+  // Locks `directory` for the process that has started this one, through its file number `fd`, open for
+  // reading and writing: the lock lasts until the caller and the processes that inherit the file have closed
+  // it. Errors: InvalidArgument if there is no such file; those of Take.
+  static absl::Status TakeForCaller(const std::string& directory, int fd, const LockUser& user);
+
   ~DirectoryLock();
   DirectoryLock(DirectoryLock&& other) noexcept;
   DirectoryLock& operator=(DirectoryLock&&) = delete;
 
  private:
   explicit DirectoryLock(int fd) : fd_(fd) {}
+  // Locks the open file for the process `owner`.
+  static absl::Status Lock(int fd, const std::string& directory, const LockUser& user, int owner,
+                           const LockFile& lock_file);
 
   int fd_;
 };

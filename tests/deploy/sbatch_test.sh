@@ -68,6 +68,35 @@ expect_output "Invalid job id specified): give --bin"
 submit "(null)" -- --bin="$bundle/bin"
 expect_output "programs found"
 
+# Until the job has claimed the directory, nothing there is changed.
+readonly claimed=$TEST_TMPDIR/out-
+rm -rf "$claimed"
+mkdir -p "$claimed"/{certs,certs.7,logs,checkpoints/checkpoint-1}
+for file in job.textproto summary.json certs/ca.crt certs.7/ca.crt logs/{validate,certs,server-0}.log; do
+  echo "another job's" >"$claimed/$file"
+done
+before=$(cd "$claimed" && find . -type f -exec sha256sum {} + | sort)
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --servers=2
+expect_status 1
+[[ $output == *"the job does not start: programs found: validate"*" --claim="* ]] || fail "the claim failed: $output"
+[[ $(cd "$claimed" && find . -type f ! -name command.lock -exec sha256sum {} + | sort) == "$before" ]] ||
+  fail "a job without a claim has changed: $(cd "$claimed" && ls -lR)"
+
+# Flags of the daemons are accepted; others lead to them.
+for flag in --stage=/tmp --trace=trace --metrics_port=0 --threads=2 --device=cpu \
+  --worker-flag=--log_format=json --server-flag=--pin_threads; do
+  submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- "$flag"
+  expect_output "programs found: validate"
+done
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --pin_threads
+expect_status 2
+expect_output "--server-flag=--pin_threads"
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --overwrite
+expect_status 2
+expect_output "--overwrite: this script deletes no earlier run"
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --threads=all
+expect_status 2
+
 # A message ends with its sentence, and not with the exit code.
 submit "(null)" -- --no-such-flag
 expect_status 2

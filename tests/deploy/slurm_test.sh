@@ -156,7 +156,9 @@ log() { cat "$work/job-$1.log"; }
 # The master's address of a job that has one, else nothing.
 master() { sed -n 's/.*the master at \([0-9.:]*\),.*/\1/p' "$work/job-$1.log" 2>/dev/null; }
 # The directory of certificates of a job that has a master's address.
-certificates() { sed -n 's/.*the master at .*; \(.*\)/\1\/certs/p' "$work/job-$1.log"; }
+certificates() { sed -n "s/.*the master at .*; \(.*\)/\1\/certs.$1/p" "$work/job-$1.log"; }
+# The reason with which a job has ended.
+last_line() { log "$1" | tail -n 1; }
 trains() {
   local address certs
   address=$(master "$1")
@@ -211,7 +213,7 @@ awk "BEGIN { exit !($accuracy > 0.95) }" || fail "test accuracy $accuracy"
 grep -q "listening on 10.213.78.11:" "$work/out/logs/server-0.log" || fail "server 0 is not on n1"
 grep -q "listening on 10.213.78.12:" "$work/out/logs/server-1.log" || fail "server 1 is not on n2"
 for task in 0 1 2; do [[ -s $work/out/logs/worker-$task.log ]] || fail "worker $task has no log"; done
-for text in "status --watch $(master "$job") --certs=$work/out/certs/operator" "epoch 2.00: test accuracy" \
+for text in "status --watch $(master "$job") --certs=$work/out/certs.$job/operator" "epoch 2.00: test accuracy" \
   "/120,000 samples | " "the job is DONE (exit code 0)"; do
   says "$work/job-$job.log" "$text" || fail "the job's log does not have '$text': $(log "$job")"
 done
@@ -227,7 +229,7 @@ await_training "$b"
 scancel "$a"
 await "job $a ends" ended "$a"
 [[ $(state "$a") == CANCELLED ]] || fail "job $a is $(state "$a")"
-expect_summary "$work/out-a" '"phase": "STOPPED"'
+expect_summary "$work/out-a" '"phase": "STOPPED"' "Slurm job $a was cancelled"
 trains "$b" >/dev/null || fail "job $b does not outlive job $a"
 
 echo "== signaled before its time limit: it ends in order with a checkpoint, from which the next job resumes"
@@ -353,7 +355,7 @@ await_training "$job"
 pkill -KILL -f bin/catchment_worker
 await "job $job ends" ended "$job"
 [[ $(exit_code "$job") == 1 ]] || fail "exit code $(exit_code "$job"), not 1: $(log "$job")"
-log "$job" | grep -q "no worker is left" || fail "the log does not say why: $(log "$job")"
+[[ $(last_line "$job") == *"no worker is left"* ]] || fail "the log does not say why: $(log "$job")"
 await "no daemon is left" no_daemons
 
 echo "== every task of a job array trains, also from a folder with a space in its name"
@@ -367,11 +369,43 @@ for task in 0 1; do
 done
 await "no daemon is left" no_daemons
 
-echo "== what cannot train says so"
+echo "== a second job with the same --out ends before it changes anything there"
+out=$work/out-same
+a=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --servers=2 --out="$out" --set checkpoint.every_updates=50 \
+  "${long[@]}")
+await_training "$a"
+before=$(sha256sum "$out/job.textproto" "$out/logs/validate.log" "$out/certs.$a"/*/*)
+array=$(submit --nodes=1 --ntasks=1 --oversubscribe --array=0-1 "$script" --out="$out" --set epochs=1 "$digits")
+for task in 0 1; do
+  await "task $task of job $array ends" ended "${array}_$task"
+  [[ $(exit_code "${array}_$task") == 1 ]] || fail "task $task: $(scontrol show job "${array}_$task")"
+done
+for job in "$work"/job-{"$array",$((array + 1))}.log; do
+  [[ $(tail -n 1 "$job") == *"in use by another run on host "*"wait until it has ended"* ]] || fail "$job: $(cat "$job")"
+done
+[[ $(sha256sum "$out/job.textproto" "$out/logs/validate.log" "$out/certs.$a"/*/*) == "$before" ]] ||
+  fail "a job that did not start has changed the directory: $(ls -lR "$out")"
+kill -KILL "$(program --index=1)"
+await "server 1 is back" says "$work/job-$a.log" "signal 9 ended server 1; started again at"
+await_training "$a"
+"$bundle/bin/catchment" status "$out" >"$work/status.log" || fail "status finds no certificates: $(cat "$work/status.log")"
+"$bundle/bin/catchment" stop "$out" --reason="enough" >"$work/stop.log" || fail "stop: $(cat "$work/stop.log")"
+await "job $a ends" ended "$a"
+expect_summary "$out" '"phase": "STOPPED"'
+[[ $(last_line "$a") == *"ended before its budget was spent: enough" ]] || fail "no reason in $(log "$a")"
+[[ -z $(compgen -G "$out/certs*") ]] || fail "certificates are left: $(ls "$out")"
+
+echo "== what cannot train says so in its last line"
+job=$(submit --nodes=1 "$script" --out="$out" "$digits")
+await "job $job ends" ended "$job"
+[[ $(last_line "$job") == *"resume from it with --resume"* ]] || fail "the remedy is not named: $(log "$job")"
+job=$(submit --nodes=1 "$script" --out="$work/out-none" --resume "$digits")
+await "job $job ends" ended "$job"
+[[ $(last_line "$job") == *"checkpoint"* ]] || fail "the reason is not named: $(log "$job")"
 job=$(submit --nodes=1 "$script" --out="$work/out-d" --set optimizer.momentum=2 "$digits")
 await "job $job ends" ended "$job"
 [[ $(state "$job") == FAILED && $(exit_code "$job") == 1 ]] || fail "job $job: $(state "$job") $(exit_code "$job")"
-log "$job" | grep -q "optimizer.momentum" || fail "the log does not name the field: $(log "$job")"
+[[ $(last_line "$job") == *"optimizer.momentum"* ]] || fail "the log does not name the field: $(log "$job")"
 
 echo "== a comparison, each run a job: killed, it finds its jobs again; those that a node's loss ended are submitted again"
 compare=("$bundle/bin/catchment" compare "$work/minute.textproto" --launcher=slurm --nodes=2 "--algorithms=downpour,easgd"

@@ -83,6 +83,25 @@ TEST(DirectoryLock, EndsWithItsProcessHoweverThatEnds) {
   EXPECT_TRUE(DirectoryLock::Take(directory).ok());
 }
 
+TEST(DirectoryLock, LastsForACallerAsLongAsItsFileIsOpen) {
+  const std::string directory = FreshDirectory();
+  const int file = open((directory + "/command.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_GE(file, 0);
+  const LockUser user = {"command.lock", "another run"};
+  EXPECT_EQ(DirectoryLock::TakeForCaller(directory, file, user), absl::OkStatus());
+  const absl::Status second = DirectoryLock::Take(directory, user).status();
+  EXPECT_THAT(std::string(second.message()),
+              HasSubstr(absl::StrCat("in use by another run on host ", ThisHost(), " with pid ", getppid())));
+  // The descriptor is another file's.
+  const int other = open((directory + "/command.lock").c_str(), O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(DirectoryLock::TakeForCaller(directory, other, user), second);
+  close(other);
+  EXPECT_FALSE(DirectoryLock::Take(directory, user).ok()) << "a file that was refused has ended the lock";
+  close(file);
+  EXPECT_TRUE(DirectoryLock::Take(directory, user).ok());
+  EXPECT_EQ(DirectoryLock::TakeForCaller(directory, file, user).code(), absl::StatusCode::kInvalidArgument);
+}
+
 mode_t ModeOf(const std::string& path) {
   struct stat about = {};
   EXPECT_EQ(stat(path.c_str(), &about), 0) << path;
