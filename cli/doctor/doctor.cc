@@ -78,6 +78,7 @@ CommandLine MakeCommandLine(DoctorOptions* o) {
   AddMasterFlags(&o->master, &line);
   line.argument.optional = [] { return true; };
   line.check = [o] {
+    FindCertificates(&o->master);
     std::string* const master = &o->master.master;
     return master->empty() || IsRunDirectory(*master) ? absl::OkStatus() : TidyAddress(master);
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -44,6 +45,43 @@ void EscapeStrings(google::protobuf::Message* message) {
 
 constexpr char kMasterVariable[] = "CATCHMENT_MASTER";
 
+bool HasTls(const TlsFiles& tls) {
+  return !tls.certs.empty() || !tls.ca.empty() || !tls.cert.empty() || !tls.key.empty();
+}
+
+// Returns the directories of a run that have an operator's certificate: DIR/certs, as deploy/make_certs.sh
+// fills it, and DIR/certs.JOBID of a Slurm job, each perhaps with a directory for each role.
+std::vector<std::string> CertificateDirectories(const std::string& run) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(run, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "certs" && !absl::StartsWith(name, "certs.")) continue;
+    for (const std::string& path : {entry.path().string() + "/operator", entry.path().string()})
+      if (std::filesystem::exists(path + "/operator.crt", error)) found.push_back(path);
+  }
+  return found;
+}
+
+// Returns the newest of them, since those of an earlier job may be left; empty if there is none.
+std::string NewestCertificates(const std::string& run) {
+  const auto age = [](const std::string& directory) {
+    std::error_code error;
+    return std::filesystem::last_write_time(directory + "/operator.crt", error);
+  };
+  std::string newest;
+  for (const std::string& directory : CertificateDirectories(run)) {
+    if (newest.empty() || age(directory) > age(newest)) newest = directory;
+  }
+  return newest;
+}
+
+// Returns true if the master of a run is reached over a network.
+bool IsReachedOverNetwork(const std::string& run) {
+  const absl::StatusOr<std::string> address = ReadMasterAddress(run);
+  return address.ok() && !absl::StartsWith(*address, "unix:");
+}
+
 }  // namespace
 
 void AddMasterFlags(MasterFlags* flags, CommandLine* line) {
@@ -54,10 +92,21 @@ void AddMasterFlags(MasterFlags* flags, CommandLine* line) {
   AddSecurityFlags(&flags->tls, &flags->insecure, &line->flags);
 }
 
+void FindCertificates(MasterFlags* flags) {
+  if (flags->insecure || HasTls(flags->tls) || !IsRunDirectory(flags->master)) return;
+  if (IsReachedOverNetwork(flags->master)) flags->tls.certs = NewestCertificates(flags->master);
+}
+
 absl::Status CheckMasterFlags(MasterFlags* flags) {
+  FindCertificates(flags);
   FillTlsFiles("operator", &flags->tls);
   RETURN_IF_ERROR(ClientCredentials(flags->tls).status());
   if (IsRunDirectory(flags->master)) return absl::OkStatus();
+  if (!absl::StrContains(flags->master, ':')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", flags->master,
+                     "' is neither a directory, the --out of a run, nor HOST:PORT, for example node0:7000"));
+  }
   RETURN_IF_ERROR(TidyAddress(&flags->master));
   return CheckSecure(flags->master, flags->tls, flags->insecure);
 }

@@ -26,7 +26,10 @@ struct MasterFlags {
 
 // Declares the argument HOST:PORT|DIR, whose default is $CATCHMENT_MASTER, and the flags of security.
 void AddMasterFlags(MasterFlags* flags, CommandLine* line);
-// Checks the values of these flags. Errors: InvalidArgument.
+// For the directory of a run whose master is reached over a network: unless others are given, uses the
+// certificates in DIR/certs or DIR/certs.JOBID, those of an operator.
+void FindCertificates(MasterFlags* flags);
+// Checks the values of these flags, after FindCertificates. Errors: InvalidArgument.
 absl::Status CheckMasterFlags(MasterFlags* flags);
 
 // Returns true if the text is a directory rather than an address.

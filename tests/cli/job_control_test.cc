@@ -2,8 +2,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -78,6 +82,53 @@ TEST_F(JobControlTest, CallsFailAfterDisconnecting) {
   client.Disconnect();
   EXPECT_TRUE(absl::IsUnavailable(client.GetStatus().status()));
   EXPECT_TRUE(absl::IsUnavailable(client.Stop("enough")));
+}
+
+class RunCertificatesTest : public ::testing::Test {
+ protected:
+  RunCertificatesTest()
+      : run_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::create_directories(run_);
+    Write("master.address", "10.0.0.1:7000\n");
+  }
+
+  void Write(const std::string& name, const std::string& text = "") const {
+    const std::filesystem::path path = run_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  // Returns the directory of certificates that a command about the run uses.
+  std::string Found(const TlsFiles& given = {}, bool insecure = false) const {
+    MasterFlags flags = {run_, given, insecure};
+    FindCertificates(&flags);
+    return flags.tls.certs;
+  }
+
+  const std::string run_;
+};
+
+TEST_F(RunCertificatesTest, AreThoseOfTheNewestJobInTheDirectory) {
+  EXPECT_EQ(Found(), "");
+  Write("certs/operator.crt");
+  EXPECT_EQ(Found(), run_ + "/certs");
+  const auto made = std::filesystem::last_write_time(run_ + "/certs/operator.crt");
+  for (const int job : {9, 10, 7}) {
+    const std::string file = absl::StrCat("certs.", job, "/operator/operator.crt");
+    Write(file);
+    std::filesystem::last_write_time(run_ + "/" + file, made + std::chrono::seconds(100 - job));
+  }
+  EXPECT_EQ(Found(), run_ + "/certs.7/operator");
+  MasterFlags flags = {run_, {}, false};
+  EXPECT_THAT(std::string(CheckMasterFlags(&flags).message()), HasSubstr("/certs.7/operator/ca.crt"));
+}
+
+TEST_F(RunCertificatesTest, AreNotUsedInPlaceOfOthersNorWithoutANetwork) {
+  Write("certs.1/operator/operator.crt");
+  EXPECT_EQ(Found(TlsFiles{.certs = "given"}), "given");
+  EXPECT_EQ(Found(TlsFiles{.ca = "given"}), "");
+  EXPECT_EQ(Found({}, /*insecure=*/true), "");
+  Write("master.address", "unix:/run/catchment/server-0\n");
+  EXPECT_EQ(Found(), "");
 }
 
 TEST(JobControlCreateTest, RefusesTlsFilesThatCannotBeRead) {
