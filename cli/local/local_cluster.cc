@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -74,6 +76,16 @@ std::string ToString(const Departure& departure) {
       departure.worker < 0 ? "" : absl::StrCat(", worker ", departure.worker, " of the job");
   return absl::StrCat(departure.name, " (pid ", departure.pid, member, ") died: ", ToString(departure.end),
                       "; the last lines of ", departure.log, ":", Quote(departure.tail));
+}
+
+std::string ReasonOf(const Departure& departure) {
+  if (departure.end.signal != 0 || departure.tail.empty()) return ToString(departure.end);
+  // glog begins a line with "E20260101 12:00:00.000000  4711 trainer.cc:12] ".
+  const std::string& line = departure.tail.back();
+  const size_t source = line.find("] ");
+  const bool logged = source != std::string::npos && line.size() > 9 && absl::StrContains("IWEF", line[0]) &&
+                      absl::ascii_isdigit(line[1]) && absl::ascii_isdigit(line[8]);
+  return logged ? line.substr(source + 2) : line;
 }
 
 absl::StatusOr<SocketDirectory> SocketDirectory::Create(const std::string& last_resort) {
@@ -216,6 +228,20 @@ std::string LocalCluster::NameOf(pid_t pid) const {
     if (child.process.pid() == pid) return child.process.name();
   }
   return "";
+}
+
+std::vector<pid_t> LocalCluster::Members() const {
+  std::vector<pid_t> members;
+  for (const Child& child : children_) {
+    if (child.part != Part::kServer && !child.reaped) members.push_back(child.process.pid());
+  }
+  return members;
+}
+
+void LocalCluster::Kill(pid_t pid) {
+  for (Child& child : children_) {
+    if (child.process.pid() == pid) child.process.Signal(SIGKILL);
+  }
 }
 
 absl::Status LocalCluster::RestartEvaluator() {

@@ -85,6 +85,10 @@ struct Departure {
 // out/logs/worker-1.log:" and those lines.
 std::string ToString(const Departure& departure);
 
+// Returns why a process has ended, as far as one line can: the last line of its log, without time and source,
+// or the signal that killed it.
+std::string ReasonOf(const Departure& departure);
+
 // Return the command lines of the processes. `master` is the master's address, and `address` that of a server
 // that is started again.
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
@@ -113,6 +117,10 @@ class LocalCluster {
   bool AnyRuns() const;
   // Returns the name of the child with this process id, "worker-1"; empty if there is none.
   std::string NameOf(pid_t pid) const;
+  // Returns the process ids of the workers and the evaluator that run.
+  std::vector<pid_t> Members() const;
+  // Kills a child, which Reap then returns.
+  void Kill(pid_t pid);
   absl::Status RestartEvaluator();
   // Starts a server or a worker that has ended again, a server at its former address.
   absl::Status Restart(const std::string& name);

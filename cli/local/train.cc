@@ -153,8 +153,10 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
     return absl::IsAborted(outcome.status()) ? kExitSignal + SIGINT : kExitFailed;
   }
   if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
+  // A resumed run that has not trained would end in the same way again.
+  const bool helps = !Resumes(options) || outcome->training.phase() == v1::JobStatus::TRAINING;
+  if (helps) ExplainHowToResume(options, directory, streams.err);
   Failure(streams, outcome->status);
-  ExplainHowToResume(options, directory, streams.err);
   return outcome->signal == 0 ? kExitFailed : kExitSignal + outcome->signal;
 }
 

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/local/run_directory.h"
+#include "common/base/host_name.h"
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -67,6 +70,7 @@ void TrainMonitor::Watch() {
     }
     AskWorkers();
     CheckBounds();
+    CheckLost();
     CheckWorkers();
   }
 }
@@ -146,6 +150,8 @@ void TrainMonitor::HandleDeparture(Departure departure) {
     NoteEnd(departure);
     master_ended_ |= master;
     if (departure.part != Part::kWorker) return;
+    last_worker_ = departure.name;
+    last_reason_ = ReasonOf(departure);
     ++workers_in_order_;
     PollMaster();
     recoveries_at_end_ = status_.recoveries();
@@ -202,19 +208,22 @@ void TrainMonitor::LoseWorker(const Departure& departure) {
   observer_->Note(ToString(departure));
   if (stop_asked_ > 0) return;
   lost_worker_ = departure.name;
+  const auto hung = hung_.find(departure.pid);
+  last_worker_ = departure.name;
+  last_reason_ = hung == hung_.end() ? ReasonOf(departure) : hung->second;
   JudgeLoss();
 }
 
 void TrainMonitor::JudgeLoss() {
   // The last status may be from before training. A master that does not answer may have ended, with a reason.
   if (lost_worker_.empty() || answered_ < lost_at_) return;
-  const std::string worker = std::exchange(lost_worker_, "");
+  lost_worker_.clear();
   if (!Trains()) return;
   const int left = cluster_->Running(Part::kWorker);
   // A job that went back to a checkpoint is WAITING again.
   const bool trained = outcome_.training.phase() == v1::JobStatus::TRAINING || status_.recoveries() > 0;
   if (status_.phase() == v1::JobStatus::WAITING && !trained) {
-    Fail(absl::StrCat(worker, " was lost before training began"));
+    Fail(absl::StrCat(last_worker_, " was lost before training began: ", last_reason_));
   } else if (left > 0) {
     observer_->Note(absl::StrCat("training continues with ", Plural(left, "worker")));
   }
@@ -263,7 +272,8 @@ void TrainMonitor::CheckWorkers() {
       stop_asked_ > 0)
     return;
   // Workers that ended with exit code 0 probably did so because the job has ended since its last status.
-  if (workers_in_order_ == 0) return Fail("all workers are lost");
+  if (workers_in_order_ == 0)
+    return Fail(absl::StrCat("all workers are lost; the last one, ", last_worker_, ": ", last_reason_));
   if (status_.recoveries() > recoveries_at_end_) {
     observer_->Note("the job went back to a checkpoint after its workers had ended: restarting them");
     recoveries_at_end_ = status_.recoveries();
@@ -273,7 +283,49 @@ void TrainMonitor::CheckWorkers() {
     return;
   }
   if (orphaned_ == 0) orphaned_ = clock_.Now();
-  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker is running, but the job is not finished");
+  if (clock_.Now() - orphaned_ <= bounds_.orphan) return;
+  Fail(absl::StrCat("no worker is running, but the job is not finished; the last one, ", last_worker_, ": ",
+                    last_reason_));
+}
+
+std::string TrainMonitor::LastEventOf(pid_t pid) const {
+  const std::string process = absl::StrCat("(", HostName(), ":", pid, ")");
+  std::string last;
+  for (const std::string& event : status_.events()) {
+    if (absl::StrContains(event, process)) last = event;
+  }
+  return last;
+}
+
+void TrainMonitor::NoteLost(pid_t pid) {
+  const bool member =
+      std::any_of(status_.workers().begin(), status_.workers().end(),
+                  [pid](const auto& worker) { return static_cast<pid_t>(worker.pid()) == pid; });
+  const std::string event = LastEventOf(pid);
+  if (!member && absl::StrContains(event, "considered lost")) {
+    lost_since_.try_emplace(pid, clock_.Now());
+  } else if (member || !event.empty()) {
+    lost_since_.erase(pid);
+  }
+}
+
+void TrainMonitor::CheckLost() {
+  if (!Trains() || stop_asked_ > 0) return;
+  const v1::Faults& faults = status_.settings().faults();
+  for (const pid_t pid : cluster_->Members()) {
+    NoteLost(pid);
+    const auto lost = lost_since_.find(pid);
+    if (lost == lost_since_.end()) continue;
+    const std::string name = cluster_->NameOf(pid);
+    const double patience =
+        std::max(faults.stuck_seconds(), faults.heartbeat_timeout_seconds()) * std::exp2(restarts_[name]);
+    if (clock_.Now() - lost->second < patience) continue;
+    observer_->Note(absl::StrCat(name, " (pid ", pid, ") was lost to the master, and has not come back in ",
+                                 Seconds(patience), ": killing it"));
+    hung_[pid] = LastEventOf(pid);
+    lost_since_.erase(pid);
+    cluster_->Kill(pid);
+  }
 }
 
 bool TrainMonitor::Trains() const {

@@ -5,6 +5,9 @@
 //                              times
 //   a worker ends with an      training continues while another one runs; before training, the job ends
 //     error
+//   a worker or the evaluator  it is killed, and restarted as above, unless it has come back within the time
+//     hangs: the master          after which a worker is considered stuck; each restart doubles this time
+//     considers it lost
 //   the evaluator is lost      it is restarted, twice; then training continues without it
 //   a program fails after      the results are kept, and the outcome names the worker
 //     its last step
@@ -96,6 +99,11 @@ class TrainMonitor {
   void JudgeEvaluator();
   void CheckBounds();
   void CheckWorkers();
+  // Notes which processes the master considers lost although they run, and kills those that do not come back.
+  void CheckLost();
+  void NoteLost(pid_t pid);
+  // Returns the last event about a process; empty if there is none.
+  std::string LastEventOf(pid_t pid) const;
   void EndAll();
   void AwaitEnd(double seconds, bool master_only);
   void Fail(const std::string& reason);
@@ -128,8 +136,11 @@ class TrainMonitor {
   double evaluator_lost_at_ = 0;  // the time of a loss of which JudgeEvaluator has not decided; 0: none
   std::string lost_worker_;  // the last one that failed and of which JudgeLoss has not decided; empty: none
   double lost_at_ = 0;       // the time of its loss
-  std::map<pid_t, int> indices_;         // of workers in the job, by process
-  std::map<std::string, int> restarts_;  // of servers and workers, by name
+  std::string last_worker_, last_reason_;  // of the worker that ended last
+  std::map<pid_t, int> indices_;           // of workers in the job, by process
+  std::map<pid_t, double> lost_since_;     // of processes that the master considers lost
+  std::map<pid_t, std::string> hung_;      // those that were killed for that: the master's event
+  std::map<std::string, int> restarts_;    // of servers and workers, by name
 };
 
 // Returns the threads of each worker if this number of workers share this machine.

@@ -13,6 +13,7 @@
 //   scored      reports a score of the test set
 //   swapped     has the workers in the file "pids", one in each line, which ends with that of worker 0
 //   endless     has a budget of 10^12 samples
+//   watches     considers the worker lost whose process id is in the file "hung", and has those in "pids"
 // A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -31,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/host_name.h"
 #include "proto/master.grpc.pb.h"
 
 namespace {
@@ -68,7 +70,8 @@ class FakeMaster final : public v1::MasterService::Service {
     if (Scripted("recovers")) status->set_recoveries(1);
     if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
     status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
-    if (Scripted("swapped")) AddWorkers(status);
+    if (Scripted("swapped") || Scripted("watches")) AddWorkers(status);
+    if (Scripted("watches")) LoseWorker(status);
     if (Scripted("scored")) {
       status->set_test_samples(10);
       status->set_has_accuracy(true);
@@ -93,6 +96,14 @@ class FakeMaster final : public v1::MasterService::Service {
       worker->set_worker(pids.size() - 1 - i);
       worker->set_pid(pids[i]);
     }
+  }
+
+  void LoseWorker(v1::JobStatus* status) const {
+    status->mutable_settings()->mutable_faults()->set_stuck_seconds(0.05);
+    int pid = 0;
+    if (!(std::ifstream(out_ + "/hung") >> pid)) return;
+    status->add_events("worker 0 (" + catchment::HostName() + ":" + std::to_string(pid) +
+                       ") has made no progress: considered lost");
   }
 
   const std::string out_;

@@ -129,6 +129,36 @@ TEST_F(TrainTest, AWorkerThatIsKilledIsStartedAgain) {
                                 HasSubstr("again (1 of at most 5 times)")));
 }
 
+TEST_F(TrainTest, AWorkerThatIsLostToTheMasterIsKilledAndStartedAgain) {
+  Script("watches");
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then\n"
+      "  echo $$ >$MUTEX/new; mv $MUTEX/new $OUT/hung; while true; do sleep 1; done\n"
+      "fi\n"
+      "wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(),
+              AllOf(ContainsRegex("was lost to the master, and has not come back in .* s: killing it"),
+                    HasSubstr("started worker-0 again (1 of at most 5 times)")));
+}
+
+TEST_F(TrainTest, AWorkerThatHasComeBackIsLeftAlone) {
+  Script("watches");
+  Worker(
+      "echo $$ >$OUT/new; cp $OUT/new $OUT/pids; mv $OUT/new $OUT/hung\n"
+      "for i in 1 2 3 4 5 6 7 8 9 10; do wait_asked; sleep 0.05; done; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), Not(HasSubstr("killing it")));
+}
+
+TEST_F(TrainTest, AWorkerThatAlwaysHangsEndsTheJobWithTheMastersReason) {
+  Script("watches");
+  Worker("echo $$ >$OUT/$$; mv $OUT/$$ $OUT/hung; while true; do sleep 1; done");
+  EXPECT_EQ(Train(), kExitFailed);
+  EXPECT_THAT(err_.str(),
+              ContainsRegex("all workers are lost; the last one, worker-0: .*no progress[^\n]*\n$"));
+}
+
 TEST_F(TrainTest, AWorkerIsNamedAsTheJobNamesIt) {
   Script("swapped");
   options_.workers = 2;
@@ -189,10 +219,27 @@ TEST_F(TrainTest, WithoutACheckpointNoneIsPromised) {
 TEST_F(TrainTest, AWorkerLostBeforeTrainingBeginsEndsTheJob) {
   Script("waiting");
   options_.workers = 2;
-  Worker("if mkdir $MUTEX 2>/dev/null; then exit 1; fi; exec sleep 1000");
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then echo 'E20261129 12:00:00.000000 7 a.cc:1] no data'; exit 1; fi; "
+      "exec sleep 1000");
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("was lost before training began"));
+  EXPECT_THAT(err_.str(), HasSubstr(": no data\n"));
+  EXPECT_THAT(err_.str(), ContainsRegex("worker-[01] was lost before training began: no data\n$"));
   ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, AResumedRunThatDoesNotTrainIsNotToBeResumed) {
+  Script("checkpoint");
+  Worker("exit 1");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("To resume"));
+  err_.str("");
+  Script("checkpoint waiting");
+  options_.resume = AutoSwitch::kOn;
+  Worker("echo other data; exit 1");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("was lost before training began: other data\n"), Not(HasSubstr("To resume"))));
 }
 
 TEST_F(TrainTest, AWorkerLostWhileARecoveredJobWaitsIsNotLostBeforeTraining) {
@@ -232,10 +279,11 @@ TEST_F(TrainTest, TheReasonInTheSummaryIsReportedInPlaceOfAProcess) {
 }
 
 TEST_F(TrainTest, WorkersThatAllLeaveAnUnfinishedJobEndIt) {
-  Worker("exit 0");
+  Worker("echo the stream has ended; exit 0");
   bounds_.orphan = 0.05;
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("no worker is running, but the job is not finished"));
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("no worker is running, but the job is not finished"),
+                                HasSubstr("the last one, worker-0: the stream has ended\n")));
 }
 
 TEST_F(TrainTest, ALostServerEndsTheJob) {

@@ -387,8 +387,9 @@ done
   fail "a job that did not start has changed the directory: $(ls -lR "$out")"
 kill -KILL "$(program --index=1)"
 await "server 1 is back" says "$work/job-$a.log" "signal 9 ended server 1; started again at"
+await "the job goes back" says "$out/logs/server-0.log" "the job goes back to"
+await "status finds the certificates" "$bundle/bin/catchment" status "$out"
 await_training "$a"
-"$bundle/bin/catchment" status "$out" >"$work/status.log" || fail "status finds no certificates: $(cat "$work/status.log")"
 "$bundle/bin/catchment" stop "$out" --reason="enough" >"$work/stop.log" || fail "stop: $(cat "$work/stop.log")"
 await "job $a ends" ended "$a"
 expect_summary "$out" '"phase": "STOPPED"'
