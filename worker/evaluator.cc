@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
-#include "common/base/text.h"
 #include "common/checkpoint/model_file.h"
 #include "common/job/data_sources.h"
 #include "common/net/snapshot_reader.h"
@@ -94,7 +93,7 @@ std::string Evaluator::Leave(const v1::RegisterReply& me, const absl::Status& wh
   leave.set_worker(me.worker());
   leave.set_incarnation(me.incarnation());
   leave.set_failed(!why.ok() && !IsMembershipLost(why) && !stop_.IsSet());
-  if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMaxReasonBytes));
+  if (leave.failed()) leave.set_reason(ShortReason(why.message()));
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);
   return reply.ok() ? reply->job_failed() : "";
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/growing_pause.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/net/stall_guard.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
@@ -21,7 +22,19 @@ constexpr char kNeverReached[] =
     "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
     "--tls_key) of the same authority or neither has";
 
+// In a reason that is too long.
+constexpr char kLeftOut[] = " ... ";
+
 }  // namespace
+
+std::string ShortReason(absl::string_view text) {
+  std::string line = OneLine(text);
+  if (line.size() <= kMaxReasonBytes) return line;
+  const std::string begin = ShortLine(line, kMaxReasonBytes / 4) + kLeftOut;
+  size_t rest = line.size() - (kMaxReasonBytes - begin.size());
+  while (rest < line.size() && (line[rest] & 0xc0) == 0x80) ++rest;
+  return begin + line.substr(rest);
+}
 
 MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                            double give_up_seconds, const Clock* clock, const StopFlag* stop)

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -26,6 +27,9 @@ namespace catchment {
 
 // The longest reason with which members leave: the master's limit (REASON in proto/limits.proto).
 inline constexpr size_t kMaxReasonBytes = 1024;
+// Returns OneLine of the text in so many bytes: of a longer one, its beginning and its end, where the cause
+// of a chain of errors is.
+std::string ShortReason(absl::string_view text);
 
 class MasterClient {
  public:

@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/base/text.h"
 #include "common/energy/meter.h"
 #include "common/net/snapshot_reader.h"
 #include "common/trace/recorder.h"
@@ -184,7 +183,7 @@ v1::LeaveRequest Trainer::MakeLeaveRequest(const v1::RegisterReply& me, const v1
 void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                                    const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
-  request.set_reason(ShortLine(absl::StrCat("it registers again, for ", why.message()), kMaxReasonBytes));
+  request.set_reason(ShortReason(absl::StrCat("it registers again, for ", why.message())));
   SendLeave(request, "registers again");
 }
 
@@ -192,7 +191,9 @@ absl::Status Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& pro
                             const absl::Status& why, Session* session) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
-  if (!why.ok() && !stopped) request.set_reason(ShortLine(why.message(), kMaxReasonBytes));
+  const bool left = session->attached != nullptr && session->attached->left();
+  if (!why.ok() && !stopped) request.set_reason(ShortReason(why.message()));
+  if (why.ok() && left) request.set_reason(ShortReason(session->attached->status().message()));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
   if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request), session);

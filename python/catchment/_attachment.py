@@ -26,6 +26,9 @@ _ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which 
 _SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in "
             "files of weights: make it a buffer, as batch norm does")
 
+_TRACEBACK = "Traceback (most recent call last):"
+_REASON_END = 5000  # characters of a reason's beginning, and of its end
+
 _REPLACED_SECONDS = 5
 _current = None  # the attachment to a worker that this program has started
 
@@ -99,10 +102,10 @@ class Attachment:
         while not self.stopped:
             self._read()
 
-    def leave(self):
-        """Ends the worker in order, without the step that is under way."""
+    def leave(self, why=""):
+        """Ends the worker in order, without the step that is under way. why: for the job's events."""
         if not self.stopped:
-            self._send("left", {})
+            self._send("left", {"why": _shorten(why)})
         self.await_stop()
 
     def final(self, begin):
@@ -175,7 +178,7 @@ class Attachment:
     def fail(self, why):
         """Tells the daemon why the program ends, if it still listens."""
         try:
-            self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": why[:10000]}))
+            self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": _shorten(why)}))
         except OSError:
             pass
 
@@ -236,12 +239,28 @@ def _map(fd):
     return mmap.mmap(fd, os.fstat(fd).st_size)
 
 
+def _shorten(text):
+    """Leaves out the middle of a text that is too long."""
+    return text if len(text) <= 2 * _REASON_END else text[:_REASON_END] + " ... " + text[-_REASON_END:]
+
+
 def describe_exception(kind, value):
     """Returns one line."""
-    text = "%s: %s" % (kind.__name__, " ".join(str(value).split())) if str(value) else kind.__name__
+    text = "%s: %s" % (kind.__name__, " ".join(_without_traceback(str(value)).split())) if str(value) else kind.__name__
     if "Expected more than 1 value per channel" in str(value):
         return _ONE_SAMPLE % text
     return _OUT_OF_MEMORY % text if _is_out_of_memory(kind, value) else text
+
+
+def _without_traceback(text):
+    """Leaves out the frames in the message of an exception that another process has raised: its last line is the
+    cause."""
+    before, header, traceback = text.rpartition(_TRACEBACK)
+    if not header:
+        return text
+    lines = traceback.splitlines()
+    cause = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
+    return "%s ... %s" % ("\n".join(before.splitlines()[:1]), "\n".join(lines[cause:])) if lines[cause:] else text
 
 
 def _is_out_of_memory(kind, value):

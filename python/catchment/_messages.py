@@ -20,7 +20,7 @@ FROM_PROGRAM = {
     4: ("failed", {1: ("why", str)}),
     5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
     6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),
-    7: ("left", {}),
+    7: ("left", {1: ("why", str)}),
     8: ("span", {1: ("name", str), 2: ("begin", float), 3: ("end", float), 4: ("thread", int)}),
 }
 TO_PROGRAM = {

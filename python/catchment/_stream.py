@@ -57,8 +57,9 @@ def leave(attachment):
     if hasattr(attachment, "rank"):
         raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this "
                                                       "one"))
-    warnings.warn(_ENDED % (attachment.step, "this worker leaves the job"))
-    attachment.leave()
+    why = _ENDED % (attachment.step, "this worker leaves the job")
+    warnings.warn(why)
+    attachment.leave(why)
 
 
 def fail(step):

@@ -102,6 +102,14 @@ def misbehave(fault, worker):
     """What a fault does before the third step's end. Returns the loss to report, or None to go on as ever."""
     if fault == "raise":
         raise ValueError("no such thing\nas a second line")
+    if fault == "traceback":
+        frames = "".join("  File \"module_%d.py\", line %d, in load\n    load()\n" % (i, i) for i in range(200))
+        raise RuntimeError("Caught OSError in process 0.\nTraceback (most recent call last):\n" + frames +
+                           "OSError: no space is left in /dev/shm\n")
+    if fault == "long":
+        raise ValueError("the configuration " + "x" * 20000 + " has no end")
+    if fault == "stream":
+        worker._attachment.leave("the stream has ended and cannot be read again")
     if fault.endswith("-begin"):
         kill(fault.split("-")[0])
     if fault.endswith("-final"):

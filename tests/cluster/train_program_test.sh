@@ -86,6 +86,28 @@ for fault in busy endless; do
     fail "the program had its time twice"
 done
 
+# The last line has the reason, and of a long one its end.
+while read -r fault reason; do
+  "$catchment" train --program="$program $fault" --overwrite --out="$out" >"$log" 2>&1 && fail "$fault: it ended well"
+  [[ $(tail -n 1 "$log") == "catchment train: "*"$reason" ]] || fail "$fault: the last line is not its reason"
+done <<'END'
+traceback RuntimeError: Caught OSError in process 0. ... OSError: no space is left in /dev/shm
+long xxx has no end
+stream the program has left the job: the stream has ended and cannot be read again (exit code 0)
+END
+
+# An only worker that hangs is ended and started again.
+mkdir "$TEST_TMPDIR/hangs"
+"$catchment" train --program="if [ -z \"\$CATCHMENT_DESCRIBE\" ] && rmdir $TEST_TMPDIR/hangs; then exec $program hang; fi; exec $program" --set epochs=1 \
+  --set faults.stuck_seconds=1 --set faults.heartbeat_timeout_seconds=2 --overwrite --out="$out" >"$log" 2>&1 ||
+  fail "a worker that hangs ends the job"
+grep -q "started worker-0 again (1 of at most 5 times)" "$log" || fail "the worker was not started again"
+
+# What the program starts in the background ends with its description.
+"$catchment" validate --program="sleep 97.31 & exec $program" >"$log" 2>&1 || fail "validate"
+for ((i = 0; i < 600; ++i)); do pgrep -f "^sleep 97.31" >/dev/null || break; sleep 0.1; done
+pgrep -f "^sleep 97.31" && fail "a process outlives the command"
+
 "$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
   fail "a program without a model was taken"
 grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" ||

@@ -9,7 +9,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
-from catchment import _messages  # noqa: E402
+from catchment import _attachment, _messages  # noqa: E402
 
 PROTO = "proto/attach.proto"
 
@@ -54,6 +54,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
                          "hello { version: 1 local_steps: true }")
         self.assertEqual(as_protobuf_reads("left", {}), "left { }")
+        self.assertEqual(as_protobuf_reads("left", {"why": "it ended"}), 'left { why: "it ended" }')
         self.assertEqual(as_protobuf_reads("scored", {"samples": 1, "loss_sum": 2.5, "correct": 0}),
                          "scored { samples: 1 loss_sum: 2.5 }")
 
@@ -82,6 +83,27 @@ class MessagesTest(unittest.TestCase):
     def test_leaves_fields_of_a_later_version_aside(self):
         begin = b"\x12\x05\x08\x07\x98\x06\x01"  # step 7, and field 99
         self.assertEqual(_messages.decode(_messages.TO_PROGRAM, begin), ("begin", {"step": 7}))
+
+
+class ReasonsTest(unittest.TestCase):
+    def test_an_exception_is_one_line_that_ends_with_its_cause(self):
+        frames = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n"
+        for message, line in (
+                ("one\n  two", "one two"),
+                ("", None),
+                ("Caught it in process 0.\nOriginal " + frames + "OSError: full\nof files",
+                 "Caught it in process 0. ... OSError: full of files"),
+                ("first:\n" + frames + "KeyError: 1\n\nDuring that:\n" + frames + "OSError: full",
+                 "first: ... OSError: full"),
+                (frames, " ".join(frames.split()))):
+            self.assertEqual(_attachment.describe_exception(ValueError, ValueError(message)),
+                             "ValueError" if line is None else "ValueError: " + line)
+
+    def test_a_long_reason_keeps_its_end(self):
+        short = _attachment._shorten("a" + "x" * 100000 + "b")
+        self.assertLess(len(short), 20000)
+        self.assertEqual((short[0], short[-1]), ("a", "b"))
+        self.assertEqual(_attachment._shorten("x" * 10000), "x" * 10000)
 
 
 def fields_in_schema(schema):

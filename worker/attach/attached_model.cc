@@ -240,7 +240,9 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
     }
     if (message.has_left()) {
       left_ = true;
-      return absl::CancelledError("the program has left the job");
+      const std::string& why = message.left().why();
+      return absl::CancelledError(
+          absl::StrCat("the program has left the job", why.empty() ? "" : ": ", OneLine(why)));
     }
     if (!message.has_done()) return Unexpected(message, "final or done");
     if (message.done().step() != step) {
