@@ -34,7 +34,7 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
     const v1::RegisterServerRequest& request) {
   v1::RegisterServerReply ended;
   ended.set_run_id(run().run_id);
-  if (!request.failure().empty()) {
+  if (!request.failure().empty() && !request.leaving()) {
     servers_.NoteFailure(request);
     return ended;
   }
@@ -46,7 +46,11 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
     NoteDecisions();
     return status;
   }
-  if (request.leaving()) Stop(absl::StrCat("server ", request.index(), " is shutting down"), /*now=*/false);
+  if (request.leaving()) {
+    Stop(absl::StrCat("server ", request.index(), " is shutting down", request.failure().empty() ? "" : ": ",
+                      request.failure()),
+         /*now=*/false);
+  }
   v1::RegisterServerReply reply = servers_.Accept(request);
   NoteChange();
   return reply;

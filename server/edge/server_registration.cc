@@ -50,9 +50,10 @@ ServerRegistration::~ServerRegistration() {
   thread_.join();
 }
 
-void ServerRegistration::Leave() {
+void ServerRegistration::Leave(const std::string& why) {
   MutexLock lock(&mu_);
   request_.set_leaving(true);
+  request_.set_failure(why);
   wake_now_ = true;
   changed_.Notify();
 }

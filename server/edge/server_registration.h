@@ -42,9 +42,9 @@ class ServerRegistration {
                      const Clock* clock, Callbacks callbacks);
   ~ServerRegistration();
 
-  // Notifies the master that this server must end, and therefore the job. From then on it fails sooner
-  // if the master does not answer.
-  void Leave();
+  // Notifies the master that this server must end, and therefore the job, and why. From then on it fails
+  // sooner if the master does not answer.
+  void Leave(const std::string& why);
   // Tells the master why the server ends. Waits for at most a few seconds.
   static void Report(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                      v1::RegisterServerRequest request, const absl::Status& failure);

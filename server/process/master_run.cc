@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
@@ -93,7 +94,9 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   edge->SetMasterServing(false);
   absl::Status status;
   {
-    SignalThread signals([&](int) { host->Stop("the master is shutting down"); });
+    SignalThread signals([&](int signal) {
+      host->Stop(absl::StrCat("the master is shutting down: ", DescribeSignal(signal)));
+    });
     while (!host->WaitFor(kPollSeconds)) {
       edge->SetShardServing(0, shard_host->training());
       edge->SetMasterServing(host->training());

@@ -2,9 +2,14 @@
 #ifndef CATCHMENT_SERVER_PROCESS_RUN_END_H_
 #define CATCHMENT_SERVER_PROCESS_RUN_END_H_
 
+#include <string.h>
+
+#include <cstdlib>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "proto/master.pb.h"
 
@@ -27,6 +32,15 @@ struct RunEnd {
     return failure;
   }
 };
+
+// Returns "SIGTERM", and in a Slurm job who may have sent it.
+inline std::string DescribeSignal(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  const char* const slurm = std::getenv("SLURM_JOB_ID");
+  return absl::StrCat(
+      "SIG", name == nullptr ? "?" : name,
+      slurm == nullptr ? "" : absl::StrCat(" (Slurm job ", slurm, " was cancelled, or its time was up)"));
+}
 
 }  // namespace catchment
 

@@ -148,15 +148,15 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* conf
       config->servers[0], config->client_credentials,
       MakeRegisterRequest(*config, edge->address(), shard->claim()->server_instance()), shard->claim(),
       config->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
-  const auto leave = [&] {
+  const auto leave = [&](int signal) {
     {
       MutexLock lock(&end.mu);
       end.leaving = true;
       config->end = "a signal asked this server to end";
     }
-    registration.Leave();
+    registration.Leave(DescribeSignal(signal));
   };
-  SignalThread signals([&](int) { leave(); });
+  SignalThread signals(leave);
   const absl::StatusOr<std::optional<v1::RegisterServerReply>> again =
       AwaitEnd(shard_host, edge, config->index, &end);
   shard->EndStandby();

@@ -128,7 +128,7 @@ TEST_F(ServerRegistrationTest, RegistersAndAnnouncesItsEnd) {
   const SteadyClock clock;
   const auto registration = Start(listener_.address(), &clock);
   EXPECT_EQ(master_.WaitFor(false).index(), 3u);
-  registration->Leave();
+  registration->Leave("");
   EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
 }
 
@@ -199,7 +199,7 @@ TEST_F(ServerRegistrationTest, RefusalIsFinalAndSaysWhy) {
 TEST_F(ServerRegistrationTest, ServerThatHasToEndWaitsAsLongAsTheMasterAnswersAndNotMuchLonger) {
   const HastyClock clock(50);
   const auto registration = Start(listener_.address(), &clock);
-  registration->Leave();
+  registration->Leave("");
   for (int calls = 0; calls < 3; ++calls) master_.WaitForAnother();
   master_.AnswerWith(absl::UnavailableError("it has gone"));
   EXPECT_THAT(std::string(failure_.Wait().message()), StartsWith("gave up after 20 s: master at "));
