@@ -10,6 +10,7 @@
 #include "cli/watch/advice.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/data_sources.h"
 #include "common/job/presets.h"
 
 namespace catchment {
@@ -17,6 +18,8 @@ namespace {
 
 // A learning rate that is so many times that of the preset at the same staleness is far above it.
 constexpr double kFarAbove = 2;
+// A job of fewer exchanges ends before they have had their effect.
+constexpr double kFewRounds = 10;
 
 // Returns the learning rate above which no optimizer of the kind is known to train.
 double HighestRate(v1::Optimizer::Kind kind) {
@@ -114,6 +117,44 @@ void FindHighRate(const v1::Job& job, std::vector<Warning>* warnings) {
                        .advice = "Lower optimizer.learning_rate; each preset has a default."});
 }
 
+// Returns the samples that a job trains with; 0 if they depend on data that the workers count.
+double SamplesOf(const v1::Job& job) {
+  if (job.budget_case() == v1::Job::kSamples) return static_cast<double>(job.samples());
+  const Pace pace = PaceOf(job);
+  if (job.budget_case() == v1::Job::kUpdates) {
+    const double contributions = pace.synchronous ? pace.workers : 1.0 * pace.contributions / pace.updates;
+    return job.updates() * contributions * pace.steps_per_version * pace.batch_size;
+  }
+  const DataShape data = ShapeOf(job.data());
+  if (data.counted) return 0;
+  return 1.0 * job.epochs() * SamplesPerEpoch(job, static_cast<uint64_t>(data.train_samples));
+}
+
+// Returns the field with the number of steps between two contributions.
+std::string PeriodField(const v1::Contribution& contribution) {
+  const std::string path = "algorithm.contribution.";
+  if (contribution.has_elastic()) return path + "elastic.communication_period";
+  return path + (contribution.has_gradient() ? "gradient.push_period" : "pseudo_gradient.local_steps");
+}
+
+void FindFewRounds(const v1::Job& job, std::vector<Warning>* warnings) {
+  const double period = PushPeriod(job.algorithm().contribution()), samples = SamplesOf(job);
+  const double steps = std::ceil(samples / job.batch_size() / std::max(1u, job.workers()));
+  const double rounds = steps / period;
+  if (period <= 1 || samples == 0 || rounds >= kFewRounds) return;
+  warnings->push_back(
+      {.code = "few_rounds",
+       .measured = rounds,
+       .bound = kFewRounds,
+       .found =
+           absl::StrCat("each worker makes ", Plural(std::llround(steps), "step"), " in all, and exchanges ",
+                        EverySteps(std::llround(period)), " (", PeriodField(job.algorithm().contribution()),
+                        "): ", Short(rounds, 2), rounds == 1 ? " round" : " rounds"),
+       .why = "Workers learn from each other, and momentum builds up on the servers, over about ten rounds.",
+       .advice = absl::StrCat("Lower ", PeriodField(job.algorithm().contribution()), " to at most ",
+                              Short(std::max(1.0, std::floor(steps / kFewRounds))), ", or train longer.")});
+}
+
 }  // namespace
 
 double TotalMomentum(double staleness, double momentum) { return 1 - (1 - momentum) / (1 + staleness); }
@@ -136,6 +177,7 @@ std::vector<Warning> AdviseJob(const v1::Job& job) {
   FindHighRate(job, &warnings);
   FindHighMomentum(job, &warnings);
   FindRateBeyondStaleness(job, &warnings);
+  FindFewRounds(job, &warnings);
   return warnings;
 }
 

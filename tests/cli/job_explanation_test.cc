@@ -102,11 +102,49 @@ TEST(JobWarningsTest, NamesLearningRatesThatDiverge) {
 TEST(JobWarningsTest, NothingIsSaidOfAPresetAsItIs) {
   for (const Preset& preset : Presets()) {
     for (const int workers : {2, 8, 60, 1000}) {
-      const auto job = LoadCompleteJob(kCnn, {"algorithm.preset=" + preset.name}, workers);
+      // The job is long enough.
+      const std::vector<std::string> set = {"algorithm.preset=" + preset.name, "epochs=1000"};
+      const auto job = LoadCompleteJob(kCnn, set, workers);
       if (!job.ok()) continue;
-      EXPECT_THAT(Codes({"algorithm.preset=" + preset.name}, workers), IsEmpty()) << preset.name << workers;
+      EXPECT_THAT(Codes(set, workers), IsEmpty()) << preset.name << workers;
     }
   }
+}
+
+TEST(JobWarningsTest, NamesJobsOfFewRounds) {
+  int periods = 0;
+  for (const Preset& preset : Presets()) {
+    const std::string name = "algorithm.preset=" + preset.name;
+    const int64_t period = Facts({name}, 1, 4).period();
+    // Each worker makes so many steps.
+    const auto steps = [&](int64_t count) { return absl::StrCat("samples=", count * 4 * 32); };
+    const auto codes = [&](int64_t count) { return Codes({name, "batch_size=32", steps(count)}, 4); };
+    EXPECT_THAT(codes(10 * period), IsEmpty()) << preset.name;
+    if (period == 1) {
+      EXPECT_THAT(codes(2), IsEmpty()) << preset.name;
+      continue;
+    }
+    ++periods;
+    EXPECT_THAT(codes(10 * period - 1), ElementsAre("few_rounds")) << preset.name;
+    const auto warning = JobToJson(Facts({name, "batch_size=32", steps(3 * period)}, 1, 4))["warnings"][0];
+    EXPECT_DOUBLE_EQ(warning["measured"].get<double>(), 3) << preset.name;
+    EXPECT_THAT(warning["advice"].get<std::string>(), HasSubstr("Lower algorithm.contribution."))
+        << preset.name;
+  }
+  EXPECT_GE(periods, 6);
+}
+
+TEST(JobWarningsTest, CountsTheRoundsOfEachBudget) {
+  const std::string diloco = "algorithm.preset=diloco";
+  const std::string steps = "algorithm.contribution.pseudo_gradient.local_steps=500";
+  EXPECT_THAT(Codes({diloco, steps, "epochs=1", "batch_size=120"}, 4), ElementsAre("few_rounds"));
+  EXPECT_THAT(Codes({diloco, steps, "epochs=40", "batch_size=120"}, 4), IsEmpty());
+  EXPECT_THAT(Codes({diloco, steps, "updates=9"}, 4), ElementsAre("few_rounds"));
+  EXPECT_THAT(Codes({diloco, steps, "updates=10"}, 4), IsEmpty());
+  EXPECT_THAT(Codes({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=100",
+                     "algorithm.contribution.gradient.fetch_period=100", "updates=20"},
+                    4),
+              ElementsAre("few_rounds"));
 }
 
 TEST(JobFactsTest, CountsASynchronousBudget) {
