@@ -48,6 +48,17 @@ constexpr char kHead[] = R"(# $NAME on Kubernetes, made by `catchment manifests`
 #   kubectl wait --for=condition=$DONE --timeout=-1s
 )";
 
+// Say what `kubectl apply` cannot do where the job already runs.
+constexpr char kChanges[] =
+    R"(catchment manifests: note: where this job already runs, `kubectl apply` restarts its servers with a changed
+  job file, from the last checkpoint, but cannot change the Jobs of workers and evaluators (the image, --workers,
+  --threads and so on). Before applying such a change, which would leave Pods of two versions:
+)";
+constexpr char kJobSetChanges[] =
+    R"(catchment manifests: note: where this job already runs, `kubectl apply` cannot change the JobSet, and a
+  changed job file has no effect until its Pods are restarted. Before applying a change:
+)";
+
 struct Options {
   std::string job;  // file
   std::vector<std::string> set;
@@ -89,6 +100,13 @@ absl::StatusOr<v1::Job> ReadKubernetesJob(const Options& options) {
   return job;
 }
 
+std::string DescribeChanges(const KubernetesJob& made) {
+  return absl::StrCat(made.jobset ? kJobSetChanges : kChanges, "  kubectl delete ",
+                      made.jobset ? "jobset" : "statefulset,job",
+                      made.name_space.empty() ? "" : " --namespace=" + made.name_space,
+                      " --selector=app.kubernetes.io/instance=", made.name, "\n");
+}
+
 absl::StatusOr<int> PrintManifests(Options* options, const Streams& streams) {
   absl::StatusOr<v1::Job> job = ReadKubernetesJob(*options);
   if (!job.ok()) return PrintInvalid(options->job, job.status(), streams.err);
@@ -100,6 +118,7 @@ absl::StatusOr<int> PrintManifests(Options* options, const Streams& streams) {
                               {"$DONE", made.jobset ? "completed jobset/" + made.name
                                                     : "complete job/" + made.name + "-worker"}})
                << Manifests(made);
+  *streams.err << DescribeChanges(made);
   return 0;
 }
 

@@ -1,10 +1,15 @@
 #include "cli/kubernetes/pod.h"
 
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/kubernetes/job_names.h"
+#include "common/base/random.h"
+#include "common/base/random_id.h"
+#include "common/job/job_text.h"
 
 namespace catchment {
 namespace {
@@ -12,6 +17,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kUser = 10001;  // as in deploy/container/Dockerfile
+
+std::string HashOf(const std::string& text) {
+  uint64_t hash = text.size();
+  for (const char c : text) hash = Derive(hash, static_cast<uint8_t>(c));
+  return FormatId(hash);
+}
 
 // Makes the template of one role's Pods.
 class PodMaker : private JobNames {
@@ -35,7 +46,12 @@ class PodMaker : private JobNames {
     }
     pod["containers"] = Json::array({Container()});
     pod["volumes"] = Volumes();
-    return {{"metadata", {{"labels", Labels(role_)}}}, {"spec", pod}};
+    Json metadata = {{"labels", Labels(role_)}};
+    // Kubernetes restarts the servers when their template changes, and they read the job when they start. The
+    // templates of Jobs and of a JobSet cannot be changed.
+    if (role_ == kServer && !job_.jobset)
+      metadata["annotations"] = {{"catchment/job", HashOf(JobText(job_.job))}};
+    return {{"metadata", metadata}, {"spec", pod}};
   }
 
  private:

@@ -83,6 +83,27 @@ TEST(Manifests, CertificatesReplaceClearText) {
                         "    - catchment-server-1.catchment-servers\n"));
 }
 
+TEST(Manifests, OnlyServersChangeWithTheJobFile) {
+  const std::string server = Document(Make({}), "StatefulSet", "catchment-server");
+  const std::string worker = Document(Make({}), "Job", "catchment-worker");
+  EXPECT_THAT(server, HasSubstr("annotations:\n        catchment/job: "));
+  EXPECT_EQ(Document(Make({}), "StatefulSet", "catchment-server"), server) << "the hash is not stable";
+  for (const std::string change : {"--set=epochs=9", "--set=optimizer.learning_rate=0.3", "--set=seed=8"}) {
+    const CommandOutcome changed = Make({change});
+    EXPECT_NE(Document(changed, "StatefulSet", "catchment-server"), server) << change;
+    EXPECT_EQ(Document(changed, "Job", "catchment-worker"), worker) << change;
+  }
+}
+
+TEST(Manifests, WhatKubernetesCannotChangeIsSaidOnStandardError) {
+  const CommandOutcome made = Make({"--name=fast", "--namespace=research"});
+  EXPECT_EQ(made.code, 0);
+  EXPECT_THAT(made.err, AllOf(HasSubstr("cannot change the Jobs of workers and evaluators"),
+                              HasSubstr("kubectl delete statefulset,job --namespace=research "
+                                        "--selector=app.kubernetes.io/instance=fast\n")));
+  EXPECT_THAT(Make({"--jobset"}).err, HasSubstr("kubectl delete jobset --selector="));
+}
+
 TEST(Manifests, AJobSetHasAllPods) {
   const CommandOutcome made = Make({"--jobset", "--servers=2"});
   EXPECT_THAT(
