@@ -70,16 +70,30 @@ absl::Status ParseWorkers(const std::string& text, std::vector<int>* numbers) {
   return absl::OkStatus();
 }
 
+// Parses a whole number above 0, also one written as 1e5.
+bool ParseCount(const std::string& text, int64_t* count) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  double number = 0;
+  if (absl::SimpleAtoi(text, count)) return *count > 0;
+  if (!absl::SimpleAtod(text, &number) || number != std::floor(number)) return false;
+  if (number < 1 || number > kExact) return false;
+  *count = static_cast<int64_t>(number);
+  return true;
+}
+
 absl::Status ParseBudget(const std::string& text, CompareBudget* budget) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
-  if (parts.first == "samples" && absl::SimpleAtoi(parts.second, &budget->samples) && budget->samples > 0) {
-    return absl::OkStatus();
-  }
+  if (parts.first == "samples" && ParseCount(parts.second, &budget->samples)) return absl::OkStatus();
   if (parts.first == "seconds" && absl::SimpleAtod(parts.second, &budget->seconds) &&
       std::isfinite(budget->seconds) && budget->seconds > 0) {
     return absl::OkStatus();
   }
-  return Refuse("takes samples:N or seconds:N, N above 0");
+  if (parts.first == "samples")
+    return Refuse("takes a whole number of samples above 0, such as samples:100000 or samples:1e5");
+  if (parts.first == "seconds") return Refuse("takes a number of seconds above 0, such as seconds:60");
+  double number;
+  return Refuse(absl::StrCat("takes samples:N or seconds:N, N above 0",
+                             absl::SimpleAtod(text, &number) ? ": did you mean samples:" + text + "?" : ""));
 }
 
 absl::Status ParseStraggler(const std::string& text, std::vector<v1::Straggler>* stragglers) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/local/process.h"
 #include "common/base/status_macros.h"
+#include "common/job/field_help.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -32,6 +33,20 @@ absl::Status NoDescription(const std::string& command, const std::string& how,
       "lines that it printed:\n    ", tail.empty() ? "(nothing)" : absl::StrJoin(tail, "\n    ")));
 }
 
+// Returns an error if the shell could not start the command.
+absl::Status CheckStarted(const std::string& command, const ProcessEnd& end,
+                          const std::vector<std::string>& last_line) {
+  constexpr int kNotExecutable = 126, kNotFound = 127;
+  if (end.exit_code != kNotExecutable && end.exit_code != kNotFound) return absl::OkStatus();
+  const std::string file = command.substr(0, command.find(' '));
+  std::error_code error;
+  const bool script = absl::EndsWith(file, ".py") || std::filesystem::is_regular_file(file, error);
+  return absl::InternalError(
+      absl::StrCat("the program `", command, "` could not be started (", absl::StrJoin(last_line, ""), ")",
+                   script ? absl::StrCat(": name its interpreter, --program=\"python ", command, "\"")
+                          : ": --program is a command for /bin/sh, such as \"python train.py\""));
+}
+
 }  // namespace
 
 absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& command,
@@ -44,18 +59,18 @@ absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& co
 }
 
 absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* signals) const {
-  ASSIGN_OR_RETURN(Process process,
-                   Process::Start({.name = "the program",
-                                   .argv = {"/bin/sh", "-c", command},
-                                   .log = directory_.path() + "/log",
-                                   .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()},
-                                   .ends_group = true}));
+  ASSIGN_OR_RETURN(Process process, Process::Start({.name = "the program",
+                                                    .argv = {"/bin/sh", "-c", command},
+                                                    .log = directory_.path() + "/log",
+                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()},
+                                                    .ends_group = true}));
   std::optional<ProcessEnd> end;
   while (!(end = process.WaitFor(kLookSeconds)).has_value()) {
     const int signal = signals == nullptr ? 0 : signals->Wait(kLookSeconds);
     if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
   }
   if (end->in_order()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckStarted(command, *end, process.LastLines(1)));
   return NoDescription(command, absl::StrCat("ended (", ToString(*end), ")"), process.LastLines(kTailLines));
 }
 
@@ -121,6 +136,13 @@ void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
   flags->AddList("set", "PATH=VALUE", set,
                  "Changes a field of the job: --set batch_size=128 --set optimizer.momentum=0.5. May be "
                  "repeated.");
+  flags->SetAdvice([](const std::string& name, const std::string& value) -> std::string {
+    const std::string field = FieldOfFlag(name);
+    if (field.empty()) return "";
+    return absl::StrCat(field, absl::StrContains(field, " or ") ? " are fields" : " is a field",
+                        " of the job: --set ", field.substr(0, field.find(' ')), "=",
+                        value.empty() ? "VALUE" : value);
+  });
 }
 
 int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err) {

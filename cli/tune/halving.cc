@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -17,6 +18,22 @@ namespace {
 
 constexpr std::array<int, kMaxDimensions> kBases = {2, 3, 5, 7, 11, 13, 17, 19};
 constexpr int kDigits = 4;
+
+// Returns LOW..HIGH for two numbers with another sign between them, such as 0.001-1; empty for other texts.
+std::string OtherRange(const std::string& text) {
+  for (size_t i = 1; i < text.size(); ++i) {
+    const absl::string_view low = absl::string_view(text).substr(0, i);
+    const size_t end = std::min(text.find_first_not_of("-:~ to", i), text.size());
+    // A minus may belong to the number that follows.
+    for (size_t high = i + 1; high <= end; ++high) {
+      double number;
+      const std::string rest = text.substr(high);
+      if (absl::SimpleAtod(low, &number) && absl::SimpleAtod(rest, &number) && rest[0] != ' ')
+        return absl::StrCat(absl::StripAsciiWhitespace(low), "..", absl::StripAsciiWhitespace(rest));
+    }
+  }
+  return "";
+}
 
 bool IsFinite(const TrialScore& score) { return std::isfinite(score.first) && std::isfinite(score.second); }
 
@@ -193,6 +210,9 @@ absl::StatusOr<SearchDimension> ParseDimension(const std::string& text) {
       return Refuse(absl::StrCat("lists ", choice, " twice"));
   }
   if (dimension.choices.size() > 1) return dimension;
+  if (const std::string range = OtherRange(dimension.choices.front()); !range.empty())
+    return Refuse(absl::StrCat("a range is written with two points: ", dimension.path, "=", range, ", or ",
+                               dimension.path, "=log:", range, " for equal ratios"));
   return Refuse("has one value, which leaves nothing to search; use --set for it");
 }
 

@@ -1,3 +1,5 @@
+#include "common/job/field_help.h"
+
 #include <limits>
 #include <set>
 #include <string>
@@ -7,8 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "common/base/nearest_name.h"
 #include "common/job/text_format.h"
+#include "proto/job.pb.h"
 
 namespace catchment {
 namespace {
@@ -60,6 +65,28 @@ constexpr RenamedField kOtherNames[] = {
     {"catchment.v1.Optimizer", "lr", "learning_rate"},
 };
 
+// The flags with which commands of other systems set a field that has another name or several values here.
+constexpr RenamedField kFlagsOfFields[] = {
+    {"catchment.v1.Job", "algorithm", "algorithm.preset"},
+    {"catchment.v1.Job", "preset", "algorithm.preset"},
+    {"catchment.v1.Job", "batch", "batch_size"},
+    {"catchment.v1.Job", "batchsize", "batch_size"},
+    {"catchment.v1.Job", "bs", "batch_size"},
+    {"catchment.v1.Job", "epoch", "epochs"},
+    {"catchment.v1.Job", "learning_rate", "optimizer.learning_rate"},
+    {"catchment.v1.Job", "local_steps", "algorithm.contribution.pseudo_gradient.local_steps"},
+    {"catchment.v1.Job", "max_epochs", "epochs"},
+    {"catchment.v1.Job", "max_steps", "updates"},
+    {"catchment.v1.Job", "momentum", "optimizer.momentum"},
+    {"catchment.v1.Job", "num_epochs", "epochs"},
+    {"catchment.v1.Job", "num_train_epochs", "epochs"},
+    {"catchment.v1.Job", "optimizer", "optimizer.kind"},
+    {"catchment.v1.Job", "schedule", "optimizer.schedule.decay"},
+    {"catchment.v1.Job", "standby", "faults.standby"},
+    {"catchment.v1.Job", "weight_decay", "optimizer.weight_decay"},
+    {"catchment.v1.Job", "wd", "optimizer.weight_decay"},
+};
+
 // Returns the paths, from `message`, of fields with this name in the messages nearest to it.
 std::vector<std::string> FindDeeper(const Descriptor& message, const std::string& name) {
   std::vector<std::pair<std::string, const Descriptor*>> level = {{"", &message}};
@@ -80,19 +107,45 @@ std::vector<std::string> FindDeeper(const Descriptor& message, const std::string
   return found;
 }
 
+// Returns these paths; none if there are too many to choose from.
+std::vector<std::string> FewDeeper(const Descriptor& message, const std::string& name) {
+  constexpr size_t kMost = 3;
+  const std::vector<std::string> deeper = FindDeeper(message, name);
+  return deeper.size() > kMost ? std::vector<std::string>() : deeper;
+}
+
+// Returns the entry of a table for a name in a message; null if there is none.
+const RenamedField* FindOtherName(absl::Span<const RenamedField> table, const Descriptor& message,
+                                  const std::string& name) {
+  for (const RenamedField& other : table) {
+    if (message.full_name() == other.message && name == other.old_name) return &other;
+  }
+  return nullptr;
+}
+
 // Returns what `name` was probably meant to be; empty if nothing is near.
 std::string Suggest(const Descriptor& message, const std::string& name,
                     const std::vector<std::string>& known) {
-  constexpr size_t kMost = 3;
-  for (const RenamedField& other : kOtherNames) {
-    if (message.full_name() == other.message && name == other.old_name) return other.new_name;
-  }
-  const std::vector<std::string> deeper = FindDeeper(message, name);
-  if (deeper.empty() || deeper.size() > kMost) return NearestName(name, known);
-  return absl::StrJoin(deeper, " or ");
+  if (const RenamedField* other = FindOtherName(kOtherNames, message, name)) return other->new_name;
+  const std::vector<std::string> deeper = FewDeeper(message, name);
+  return deeper.empty() ? NearestName(name, known) : absl::StrJoin(deeper, " or ");
 }
 
 }  // namespace
+
+std::string FieldOfFlag(const std::string& flag) {
+  const Descriptor& job = *v1::Job::descriptor();
+  if (const RenamedField* known = FindOtherName(kOtherNames, job, flag)) return known->new_name;
+  if (const RenamedField* known = FindOtherName(kFlagsOfFields, job, flag)) return known->new_name;
+  std::vector<std::string> steps = absl::StrSplit(flag, '.');
+  const Descriptor* message = &job;
+  for (const std::string& step : steps) {
+    const FieldDescriptor* const field = message == nullptr ? nullptr : message->FindFieldByName(step);
+    if (field == nullptr) return steps.size() == 1 ? absl::StrJoin(FewDeeper(job, flag), " or ") : "";
+    message = field->message_type();
+  }
+  return message == nullptr ? flag : "";
+}
 
 std::string DescribeType(const FieldDescriptor& field) {
   switch (field.cpp_type()) {

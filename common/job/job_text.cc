@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
@@ -102,6 +103,12 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
   const auto text = ReadTextFile(path, named_by);
   if (!text.ok()) {
     return absl::Status(text.status().code(), absl::StrCat("the job file: ", text.status().message()));
+  }
+  if (absl::EndsWith(path, ".py") || absl::StartsWith(*text, "#!")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is a program, not a job: give it as --program=\"",
+        absl::StartsWith(*text, "#!") ? "" : "python ", path,
+        "\" to `catchment train`, or to `catchment validate --write=FILE`, which writes its job"));
   }
   v1::Job job;
   RETURN_IF_ERROR(ParseText(*text, path, "", &job));

@@ -347,9 +347,11 @@ std::string UnknownPreset(const std::string& name) {
   letters.erase(
       std::remove_if(letters.begin(), letters.end(), [](char c) { return !absl::ascii_isalnum(c); }),
       letters.end());
-  std::string nearest = NearestName(name, PresetNames());
+  std::vector<std::string> names = PresetNames();
+  for (const Alias& alias : kAliases) names.push_back(alias.name);
+  std::string nearest = NearestName(letters, names);
   for (const Alias& alias : kAliases) {
-    if (letters == alias.name) nearest = alias.preset;
+    if (nearest == alias.name) nearest = alias.preset;
   }
   return absl::StrCat("no preset \"", name, "\"; ",
                       nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "? "), "there are ",

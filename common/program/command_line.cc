@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -136,13 +139,27 @@ const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
   return nullptr;
 }
 
-absl::Status FlagSet::Unknown(const std::string& name) const {
+absl::Status FlagSet::Unknown(const std::string& name, const std::string& value) const {
   std::vector<std::string> names;
   for (const Flag& flag : flags_) names.push_back(flag.name);
   const std::string nearest = NearestName(name, names);
+  // A flag that begins alike is meant rather than anything else.
+  const bool near = absl::StartsWith(nearest, name) || absl::StartsWith(name, nearest);
+  const bool asks = advice_ && (nearest.empty() || !near);
+  const std::string advice = asks ? advice_(name, value) : "";
+  if (!advice.empty()) return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name, ": ", advice));
   return absl::InvalidArgumentError(
       absl::StrCat("unknown flag --", name,
                    nearest.empty() ? "; --help lists them" : absl::StrCat("; is it --", nearest, "?")));
+}
+
+std::string FlagSet::Advise(const std::string& word) const {
+  const size_t equals = word.find('=');
+  std::error_code error;
+  // A file or a directory may have such a name.
+  const bool is_path = absl::StrContains(word, '/') || std::filesystem::exists(word, error);
+  if (!advice_ || equals == std::string::npos || equals == 0 || is_path) return "";
+  return advice_(word.substr(0, equals), word.substr(equals + 1));
 }
 
 absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::string>& args) {
@@ -166,7 +183,12 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::s
       continue;
     }
     const Flag* flag = Find(name);
-    if (flag == nullptr) return Unknown(name);
+    if (flag == nullptr) {
+      const bool next = equals == std::string::npos && i + 1 < args.size() && !IsFlag(args[i + 1]);
+      return Unknown(name, equals != std::string::npos ? args[i].substr(equals + 1)
+                           : next                      ? args[i + 1]
+                                                       : "");
+    }
     std::string value = flag->bare.empty() ? "true" : flag->bare;
     if (equals != std::string::npos) {
       value = args[i].substr(equals + 1);
@@ -218,6 +240,10 @@ nlohmann::ordered_json FlagSet::ToJson() const {
 absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
   ASSIGN_OR_RETURN(const std::vector<std::string> words, flags.Parse(args));
   if (flags.help()) return absl::OkStatus();
+  for (const std::string& word : words) {
+    if (const std::string advice = flags.Advise(word); !advice.empty())
+      return absl::InvalidArgumentError(absl::StrCat(word, ": ", advice));
+  }
   if (argument.name.empty() && !words.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("accepts only flags, but got '", words.front(), "'; see --help"));

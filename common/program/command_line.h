@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,12 @@ class FlagSet {
   void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
                const std::string& help);
 
+  // Sets what describes a flag that does not exist here, such as "epochs is a field of the job: --set
+  // epochs=VALUE", or returns an empty text. `name` has _ in place of -; `value` is empty if there is none.
+  void SetAdvice(std::function<std::string(const std::string& name, const std::string& value)> advice) {
+    advice_ = std::move(advice);
+  }
+
   // Returns the positional arguments. `args` do not include the name of the program.
   absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args);
   // Returns an error that names the first required flag without a value.
@@ -63,6 +70,8 @@ class FlagSet {
   bool help() const { return help_; }
   // Returns true if --help=json was given.
   bool help_in_json() const { return help_in_json_; }
+  // Returns what SetAdvice's function says of NAME=VALUE; empty if `word` has another form.
+  std::string Advise(const std::string& word) const;
 
   // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Directory ...".
   std::string Describe() const;
@@ -81,9 +90,10 @@ class FlagSet {
   };
 
   const Flag* Find(const std::string& name) const;
-  absl::Status Unknown(const std::string& name) const;
+  absl::Status Unknown(const std::string& name, const std::string& value) const;
 
   std::vector<Flag> flags_;
+  std::function<std::string(const std::string& name, const std::string& value)> advice_;
   bool help_ = false;
   bool help_in_json_ = false;
 };

@@ -85,7 +85,9 @@ TEST(HealthUsageTest, ExitCodeIsTwoForAWrongCommandLine) {
   EXPECT_THAT(Health({"http://a:1"}).err, HasSubstr("leave out http://"));
   EXPECT_EQ(Health({"a:1", "--frobnicate"}).exit_code, 2);
   EXPECT_EQ(Health({"out-c"}).exit_code, 2);
-  EXPECT_THAT(Health({"out-c"}).err, HasSubstr("'out-c' is not HOST:PORT, for example node0:7000"));
+  EXPECT_THAT(
+      Health({"out-c"}).err,
+      HasSubstr("'out-c' is neither a directory, the --out of a run, nor HOST:PORT, for example node0:7000"));
   EXPECT_EQ(Health({"--help"}).exit_code, 0);
   EXPECT_THAT(Health({"--help"}).out, HasSubstr("shard-INDEX"));
 }

@@ -214,7 +214,8 @@ TEST(StatusErrorTest, WrongCommandLinesAreExplained) {
   EXPECT_THAT(Status({}).err, HasSubstr("for example: catchment status node0:7000"));
   EXPECT_EQ(Status({"a:1", "b:2"}).exit_code, 2);
   EXPECT_EQ(Status({"node0"}).exit_code, 2);
-  EXPECT_THAT(Status({"node0"}).err, HasSubstr("'node0' is not HOST:PORT"));
+  EXPECT_THAT(Status({"node0"}).err,
+              HasSubstr("'node0' is neither a directory, the --out of a run, nor HOST:PORT"));
   EXPECT_EQ(Status({"http://node0:7000"}).exit_code, 2);
   EXPECT_EQ(Status({"a:1", "--wach"}).exit_code, 2);
   EXPECT_THAT(Status({"a:1", "--wach"}).err, HasSubstr("is it --watch?"));

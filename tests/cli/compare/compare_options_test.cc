@@ -129,7 +129,7 @@ TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--algorithms=sync,sync"}), HasSubstr("sync is listed twice"));
   EXPECT_THAT(Error({"--workers=1,0"}), HasSubstr("--workers=1,0: takes different whole numbers from 1"));
   EXPECT_THAT(Error({"--budget=epochs:3"}), HasSubstr("takes samples:N or seconds:N"));
-  EXPECT_THAT(Error({"--budget=samples:-3"}), HasSubstr("takes samples:N or seconds:N"));
+  EXPECT_THAT(Error({"--budget=samples:-3"}), HasSubstr("takes a whole number of samples above 0"));
   EXPECT_THAT(Error({"--straggler=1"}), HasSubstr("takes WORKER:TIMES"));
   EXPECT_THAT(Error({"--straggler=4:2x"}), HasSubstr("no run has a worker 4: workers are numbered from 0"));
   EXPECT_THAT(Error({"--target=97"}), HasSubstr("above 0 and below 1"));
