@@ -13,7 +13,7 @@
 # written to DIR, which is right for the certificates of a single job. Files are replaced by renaming: daemons
 # that run use the new ones for new connections.
 # Use: --certs=DIR, or CATCHMENT_CERTS=DIR in the environment, for every daemon and command
-# Exit codes: 0 made, 1 something went wrong (openssl says what), 2 usage.
+# Exit codes: 0 made, 1 something went wrong (openssl says what), or DIR has files of another origin, 2 usage.
 set -euo pipefail
 
 readonly roles=(server worker evaluator operator)
@@ -44,6 +44,14 @@ sign() {
   openssl ca -batch -notext -config "$work/ca.conf" "$@" -in "$work/csr" -extfile "$work/extensions" \
     -startdate "$(date -u -d "@$((now - 3600))" +%Y%m%d%H%M%SZ)" \
     -enddate "$(date -u -d "@$((now + days * 86400))" +%Y%m%d%H%M%SZ)" -out "$work/$name.crt" 2>"$log"
+}
+
+# is_ours NAME: whether the certificate NAME in DIR, with its key, was made by this script, or there is none.
+is_ours() {
+  local subject
+  [[ -e $directory/$1.crt || -e $directory/$1.key ]] || return 0
+  subject=$(openssl x509 -noout -subject -nameopt RFC2253 -in "$directory/$1.crt" 2>/dev/null) || return 1
+  [[ ${subject#subject=} == "CN=catchment $1" || ($1 == ca && ${subject#subject=} == "CN=Catchment authority "*) ]]
 }
 
 # Sets authority, the folder with ca.crt and ca.key.
@@ -117,6 +125,12 @@ if ! command -v openssl >/dev/null; then
   echo "make_certs: there is no openssl on this machine; deploy/setup.sh installs it" >&2
   exit 1
 fi
+for name in ca "${roles[@]}"; do
+  if ! is_ours "$name"; then
+    echo "make_certs: $directory/$name.crt or .key was not made by this script: choose another DIR, or move it" >&2
+    exit 1
+  fi
+done
 umask 077
 mkdir -p "$directory"
 work=$(mktemp -d)

@@ -44,11 +44,26 @@ expect_true "keeps the authority" cmp "$certs/ca.crt" "$TEST_TMPDIR/ca.crt"
 expect_true "is valid for node9" verify server -verify_hostname node9
 
 # An authority that is about to expire is replaced.
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=old \
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 \
+  -subj "/CN=Catchment authority old" \
   -keyout "$certs/ca.key" -out "$certs/ca.crt" 2>/dev/null
 run deploy/make_certs.sh "$certs"
 expect_status 0
 expect_true "is valid under the new authority" verify server -verify_hostname localhost
+
+# Files of another origin are kept.
+mkdir "$TEST_TMPDIR/web"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 9 -subj /CN=www \
+  -keyout "$TEST_TMPDIR/web/server.key" -out "$TEST_TMPDIR/web/server.crt" 2>/dev/null
+for file in server.crt ca.key; do
+  cp "$TEST_TMPDIR/web/server.key" "$TEST_TMPDIR/web/ca.key"
+  sum=$(cat "$TEST_TMPDIR"/web/* | sha256sum)
+  run deploy/make_certs.sh "$TEST_TMPDIR/web"
+  expect_status 1
+  expect_output "was not made by this script"
+  [[ $(cat "$TEST_TMPDIR"/web/* | sha256sum) == "$sum" ]] || fail "a file of another origin was changed"
+  rm "$TEST_TMPDIR/web/$file"
+done
 
 # Without the authority's key no one can make further certificates.
 run deploy/make_certs.sh --discard_authority_key --days=2 "$certs" node1
