@@ -25,6 +25,7 @@
 #include "cli/watch/watch.h"
 #include "common/base/nearest_name.h"
 #include "common/base/open_files.h"
+#include "common/base/thread_limit.h"
 #include "common/base/version.h"
 #include "common/program/command_line.h"
 #include "kernels/cuda/loader.h"
@@ -169,5 +170,6 @@ int Run(const Arguments& args, const Streams& streams) {
 
 int main(int argc, char** argv) {
   catchment::KeepFilesPrivate();
+  catchment::ExplainMissingThreads("catchment");
   return catchment::Run({argv + 1, argv + argc}, catchment::StandardStreams());
 }

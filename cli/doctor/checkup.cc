@@ -26,6 +26,7 @@
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/base/thread_limit.h"
 #include "common/base/version.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/net/address.h"
@@ -262,6 +263,13 @@ std::optional<Finding> Checkup::CheckCertificates() {
 std::optional<Finding> Checkup::CheckOpenFiles() {
   RaiseOpenFiles();  // as daemons do
   return JudgeOpenFiles(OpenFilesLimit(), job_.ok() ? job_->workers() : 0, /*servers=*/1);
+}
+
+std::optional<Finding> Checkup::CheckThreads() {
+  // A server, a worker and an evaluator; the job's others may be on other machines.
+  ClusterPlan plan;
+  plan.threads = AvailableProcessors();
+  return JudgeThreads(FindThreadRoom(), ThreadsOf(plan));
 }
 
 std::optional<Finding> Checkup::CheckMemory() {

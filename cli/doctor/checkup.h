@@ -40,6 +40,7 @@ class Checkup {
   std::optional<Finding> CheckClock();
   std::optional<Finding> CheckCertificates();
   std::optional<Finding> CheckOpenFiles();
+  std::optional<Finding> CheckThreads();
   std::optional<Finding> CheckMemory();
   std::optional<Finding> CheckJob();
   std::optional<Finding> CheckData();

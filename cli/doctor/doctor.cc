@@ -48,6 +48,7 @@ constexpr Check kChecks[] = {
     {"cuda", &Checkup::CheckCuda},
     {"memory", &Checkup::CheckMemory},
     {"open files", &Checkup::CheckOpenFiles},
+    {"threads", &Checkup::CheckThreads},
     {"host name", &Checkup::CheckHostName},
     {"ports", &Checkup::CheckAddress},
     {"certificates", &Checkup::CheckCertificates},

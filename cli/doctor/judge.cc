@@ -254,6 +254,15 @@ Finding JudgeOpenFiles(int64_t limit, int64_t workers, int64_t servers) {
   return workers > 0 ? Fail(reason, remedy) : Warn(reason, remedy);
 }
 
+Finding JudgeThreads(const ThreadRoom& room, int64_t needed) {
+  if (room.source.empty()) return Ok("no limit");
+  const std::string text = absl::StrCat("at most ", Count(room.limit), " (", room.source, "), of which ",
+                                        Count(room.used), " are in use");
+  if (needed <= room.left()) return Ok(text);
+  return Fail(absl::StrCat(text, "; a job's processes need about ", Count(needed)),
+              absl::StrCat("Processes and threads count: ", kThreadsRemedy, "."));
+}
+
 Finding JudgeMemory(const MemoryFacts& facts) {
   if (facts.free == 0) return Ok("not known: /proc/meminfo cannot be read");
   const auto free = static_cast<double>(facts.free);

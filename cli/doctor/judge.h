@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/doctor/finding.h"
+#include "common/base/thread_limit.h"
 #include "common/net/certificate.h"
 #include "kernels/cuda/loader.h"
 #include "proto/master.pb.h"
@@ -75,6 +76,9 @@ Finding JudgeClock(const ClockFacts& facts);
 
 // `workers` is the job's number, or 0 if there is no job.
 Finding JudgeOpenFiles(int64_t limit, int64_t workers, int64_t servers);
+
+// `needed` is the number of threads of a job's processes on this machine.
+Finding JudgeThreads(const ThreadRoom& room, int64_t needed);
 
 struct MemoryFacts {
   int64_t free = 0;    // bytes; 0: not known

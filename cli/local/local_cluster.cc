@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_limit.h"
 
 namespace catchment {
 namespace {
@@ -86,6 +87,14 @@ std::string ReasonOf(const Departure& departure) {
   const bool logged = source != std::string::npos && line.size() > 9 && absl::StrContains("IWEF", line[0]) &&
                       absl::ascii_isdigit(line[1]) && absl::ascii_isdigit(line[8]);
   return logged ? line.substr(source + 2) : line;
+}
+
+int64_t ThreadsOf(const ClusterPlan& plan) {
+  // A program has an interpreter, and its libraries have threads.
+  const int64_t program = plan.program.empty() ? 0 : 4 + plan.threads;
+  const int64_t workers = plan.workers * (ThreadsOfWorker(plan.threads) + program);
+  const int64_t evaluator = plan.evaluator ? ThreadsOfWorker(1) + program : 0;
+  return kFewestThreads + plan.servers * ThreadsOfServer() + workers + evaluator;
 }
 
 absl::StatusOr<SocketDirectory> SocketDirectory::Create(const std::string& last_resort) {

@@ -89,6 +89,9 @@ std::string ToString(const Departure& departure);
 // or the signal that killed it.
 std::string ReasonOf(const Departure& departure);
 
+// Returns the threads that all processes of a cluster have, with those of this command.
+int64_t ThreadsOf(const ClusterPlan& plan);
+
 // Return the command lines of the processes. `master` is the master's address, and `address` that of a server
 // that is started again.
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,

@@ -14,6 +14,7 @@
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/base/thread_limit.h"
 #include "common/program/command_line.h"
 #include "common/program/ending_signals.h"
 #include "common/program/security_flags.h"
@@ -389,6 +390,7 @@ TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
 
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
                                         SignalWaiter* signals, TrainObserver* observer) {
+  RETURN_IF_ERROR(CheckThreads(FindThreadRoom(), "the job's processes", ThreadsOf(plan)));
   ASSIGN_OR_RETURN(const SocketDirectory sockets, SocketDirectory::Create(plan.out));
   ClusterPlan own = plan;
   own.sockets = sockets.path();

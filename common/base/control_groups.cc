@@ -2,6 +2,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file_access.h"
 
@@ -16,7 +17,7 @@ void AddGroupAndAncestors(const std::string& mount, std::string path, std::vecto
 }  // namespace
 
 std::vector<std::string> ControlGroups(const std::string& controller, const std::string& root) {
-  const std::string mounts = root + "/sys/fs/cgroup/";
+  const std::string mounts = root + "/sys/fs/cgroup";
   const absl::StatusOr<std::string> lines = ReadFile(root + "/proc/self/cgroup");
   std::vector<std::string> groups;
   if (!lines.ok()) return groups;
@@ -27,10 +28,10 @@ std::vector<std::string> ControlGroups(const std::string& controller, const std:
     const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
     if (fields[1].empty()) {
       AddGroupAndAncestors(mounts, fields[2], &groups);
-      AddGroupAndAncestors(mounts + "unified", fields[2], &groups);
+      AddGroupAndAncestors(mounts + "/unified", fields[2], &groups);
     } else if (absl::c_linear_search(controllers, controller)) {
-      AddGroupAndAncestors(mounts + fields[1], fields[2], &groups);
-      AddGroupAndAncestors(mounts + controller, fields[2], &groups);
+      AddGroupAndAncestors(absl::StrCat(mounts, "/", fields[1]), fields[2], &groups);
+      AddGroupAndAncestors(absl::StrCat(mounts, "/", controller), fields[2], &groups);
     }
   }
   return groups;

@@ -10,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/base/thread_limit.h"
 #include "common/base/version.h"
 #include "common/net/rpc.h"
 #include "common/program/grpc_log.h"
@@ -66,6 +68,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
   // Writing the log to a pipe whose reader has ended then returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   line->name = std::filesystem::path(argv[0]).filename();
+  ExplainMissingThreads(line->name);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (std::find(args.begin(), args.end(), "--version") != args.end()) {
     std::cout << DescribeVersion(line->name) << (features ? features() : "");
@@ -97,6 +100,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
   const auto run_once = [&]() -> absl::StatusOr<int> {
     const bool json = format == "json";
     if (json) LogJson(line->name);
+    RETURN_IF_ERROR(CheckThreads(FindThreadRoom(), "this process", kFewestThreads));
     KeepGrpcRunning();
     if (!trace.empty()) StartTrace(trace);
     MetricsEndpoint metrics(metrics_address, line->name);

@@ -208,6 +208,13 @@ TEST(JudgeOpenFilesTest, SmallLimitIsAWarningWithoutAJob) {
   ExpectWarn(JudgeOpenFiles(100, 0, 1), "at most 100", "ulimit -Hn");
 }
 
+TEST(JudgeThreadsTest, LimitThatLeavesTooFewForAJobFails) {
+  ExpectOk(JudgeThreads({}, 1000), "no limit");
+  const ThreadRoom room = {.limit = 100, .used = 40, .source = "/sys/fs/cgroup/pids.max"};
+  ExpectOk(JudgeThreads(room, 60), "at most 100 (/sys/fs/cgroup/pids.max), of which 40 are in use");
+  ExpectFail(JudgeThreads(room, 61), "need about 61", "ulimit -u");
+}
+
 TEST(JudgeMemoryTest, LittleMemoryIsAWarningAndTooLittleForTheJobFails) {
   ExpectOk(JudgeMemory({.free = 8'000'000'000, .limit = INT64_MAX}), "8.00 GB free");
   ExpectWarn(JudgeMemory({.free = 500'000'000, .limit = 600'000'000}), "of a cgroup's limit of 600 MB",
