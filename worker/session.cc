@@ -16,6 +16,7 @@
 #include "common/job/job_text.h"
 #include "common/job/local_steps.h"
 #include "common/job/model_shapes.h"
+#include "common/trace/recorder.h"
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
@@ -154,6 +155,7 @@ absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
                      LayoutOf(session->job, session->model->tensors(), reply.servers_size()));
   }
   session->run_id = reply.run_id();
+  NameTracedRun(session->run_id);
   session->servers = {reply.servers().begin(), reply.servers().end()};
   session->residual.clear();
   return absl::OkStatus();
@@ -169,8 +171,9 @@ absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
 }  // namespace
 
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
-  ASSIGN_OR_RETURN(v1::GetJobReply reply, GetJob(master));
+  ASSIGN_OR_RETURN(v1::GetJobReply reply, GetJob(options, master));
   RETURN_IF_ERROR(CheckJobReply(reply, master->address()));
+  NameTracedRun(reply.run_id());
   DataPaths paths = DataPathsFromEnvironment();
   std::unique_ptr<Stage> stage = StageData(options, reply.job(), paths, master->stop());
   if (stage != nullptr) paths.staged = stage->root();

@@ -1,4 +1,4 @@
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/watch/commands.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -10,9 +10,10 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment trace DIR
 
-Joins the timelines of a job's processes into DIR/trace.json, with all times on the master's clock. DIR is the directory that
-was given to `catchment train --trace=DIR`, or to the daemons with their --trace; each process writes a file there when it
-ends. Open trace.json at https://ui.perfetto.dev, which keeps it in the browser, or at chrome://tracing.
+Joins the timelines of a job's processes into DIR/trace.json, with all times on the master's clock. DIR is the
+directory that was given to `catchment train --trace=DIR`, or to the daemons with their --trace; each process
+writes a file there when it ends. Files of earlier runs are left out, and named. Open trace.json at
+https://ui.perfetto.dev, which keeps it in the browser, or at chrome://tracing.
 
 Examples:
   catchment train examples/mnist_mlp.textproto --workers=2 --trace=trace --out=out
@@ -26,9 +27,13 @@ int RunTrace(const std::vector<std::string>& args, const Streams& streams) {
   CommandLine line{.name = "catchment trace", .usage = kUsage};
   line.argument = {"DIR", "trace", &directory};
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
-    ASSIGN_OR_RETURN(const int processes, JoinTraceDirectory(directory));
-    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(processes, "timeline")
+    ASSIGN_OR_RETURN(const JoinedFiles files, JoinTraceDirectory(directory));
+    *streams.out << directory << "/" << kJoinedTrace << " has " << Plural(files.joined.size(), "timeline")
                  << "; open it at https://ui.perfetto.dev\n";
+    if (!files.left_out.empty()) {
+      *streams.out << "left out, because they are not of the newest run: "
+                   << absl::StrJoin(files.left_out, ", ") << '\n';
+    }
     return 0;
   });
 }

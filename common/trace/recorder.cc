@@ -28,6 +28,11 @@ void TraceRecorder::SetProcess(absl::string_view name) {
   process_ = std::string(name);
 }
 
+void TraceRecorder::AddRun(uint64_t run_id) {
+  MutexLock lock(&mu_);
+  runs_.insert(run_id);
+}
+
 void TraceRecorder::NameThread(absl::string_view name) {
   MutexLock lock(&mu_);
   threads_[ThisThread()] = std::string(name);
@@ -78,6 +83,7 @@ uint32_t TraceRecorder::IndexOf(absl::string_view text) {
 RecordedTrace TraceRecorder::recorded() const {
   MutexLock lock(&mu_);
   RecordedTrace trace{.process = process_,
+                      .runs = runs_,
                       .threads = threads_,
                       .spans = {},
                       .dropped = count_ - ring_.size(),

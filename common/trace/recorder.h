@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,7 @@ struct RecordedTrace {
   };
 
   std::string process;                          // "worker 3"
+  std::set<uint64_t> runs;                      // in which it has taken part (Run in proto/wire.proto)
   std::map<uint32_t, std::string> threads;      // those that have a name
   std::vector<Span> spans;                      // by the time at which they ended
   uint64_t dropped = 0;                         // older spans
@@ -63,6 +65,7 @@ class TraceRecorder {
   double Now() const { return clock_.Now(); }
 
   void SetProcess(absl::string_view name);
+  void AddRun(uint64_t run_id);
   // Names the calling thread.
   void NameThread(absl::string_view name);
   // Adds a reading of the master's clock (ClockOffset::Add).
@@ -97,6 +100,7 @@ class TraceRecorder {
 
   mutable Mutex mu_;
   std::string process_ ABSL_GUARDED_BY(mu_);
+  std::set<uint64_t> runs_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::string> threads_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, uint32_t, std::less<>> index_ ABSL_GUARDED_BY(mu_);  // of texts_
   std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
@@ -119,9 +123,12 @@ inline void RecordSpan(absl::string_view name, double begin, double end) {
   if (TraceRecorder* const trace = Trace()) trace->Record(name, begin, end);
 }
 
-// Name the process and the calling thread in its trace.
+// Name the process, a run in which it takes part, and the calling thread in its trace.
 inline void NameTracedProcess(absl::string_view name) {
   if (TraceRecorder* const trace = Trace()) trace->SetProcess(name);
+}
+inline void NameTracedRun(uint64_t run_id) {
+  if (TraceRecorder* const trace = Trace()) trace->AddRun(run_id);
 }
 inline void NameTracedThread(absl::string_view name) {
   if (TraceRecorder* const trace = Trace()) trace->NameThread(name);

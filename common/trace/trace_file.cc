@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -15,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file_access.h"
 #include "common/base/host_name.h"
+#include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 
@@ -85,6 +87,8 @@ Json Facts(const TracedProcess& process, const RecordedTrace& trace) {
   facts["process"] = trace.process.empty() ? process.program : trace.process;
   facts["host"] = process.host;
   facts["pid"] = process.pid;
+  facts["runs"] = Json::array();
+  for (const uint64_t run : trace.runs) facts["runs"].push_back(FormatId(run));
   facts["clock_offset_seconds"] = trace.offset ? Json(trace.offset->seconds) : Json();
   facts["clock_error_seconds"] = trace.offset ? Json(trace.offset->error) : Json();
   facts["spans"] = trace.spans.size();
@@ -100,9 +104,11 @@ std::string Label(const RecordedTrace& trace) {
   return label;
 }
 
+constexpr char kFileBegin[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":";
+
 std::string FileText(const std::vector<std::string>& events, const Json& facts) {
-  return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":", facts.dump(), ",\n\"traceEvents\":[\n",
-                      absl::StrJoin(events, ",\n"), "\n]}\n");
+  return absl::StrCat(kFileBegin, facts.dump(), ",\n\"traceEvents\":[\n", absl::StrJoin(events, ",\n"),
+                      "\n]}\n");
 }
 
 }  // namespace
@@ -165,29 +171,97 @@ absl::StatusOr<std::string> WriteTrace(const std::string& directory, const std::
   return path;
 }
 
-absl::StatusOr<int> JoinTraceDirectory(const std::string& directory) {
-  std::vector<std::string> paths;
+namespace {
+
+// A file of spans in a directory.
+struct SpanFile {
+  std::string name;
+  std::string text;
+  std::filesystem::file_time_type written;
+  std::set<std::string> runs;
+};
+
+absl::StatusOr<SpanFile> ReadSpanFile(const std::filesystem::path& path) {
+  SpanFile file{.name = path.filename()};
+  std::error_code error;
+  file.written = std::filesystem::last_write_time(path, error);
+  ASSIGN_OR_RETURN(file.text, ReadFile(path));
+  if (const auto one = JoinTraces({file.text}); !one.ok())
+    return absl::InvalidArgumentError(absl::StrCat(path.string(), " ", one.status().message()));
+  const Json facts = Json::parse(file.text)["otherData"];
+  if (!facts.is_object() || !facts.contains("runs") || !facts["runs"].is_array()) return file;
+  for (const Json& run : facts["runs"]) {
+    if (run.is_string()) file.runs.insert(run.get<std::string>());
+  }
+  return file;
+}
+
+// Returns the files of the directory, by name.
+absl::StatusOr<std::vector<SpanFile>> ReadSpanFiles(const std::string& directory) {
+  std::vector<SpanFile> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
-    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, ".json")) paths.push_back(entry.path());
+    if (!absl::StartsWith(name, kPrefix) || !absl::EndsWith(name, ".json")) continue;
+    ASSIGN_OR_RETURN(SpanFile file, ReadSpanFile(entry.path()));
+    files.push_back(std::move(file));
   }
   if (error) return absl::NotFoundError(absl::StrCat("cannot read ", directory, ": ", error.message()));
-  if (paths.empty()) {
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return files;
+}
+
+// Returns the newest run, and those that share a process with it, directly or through others. Empty if no
+// file names its run, as those of earlier versions.
+std::set<std::string> NewestRuns(const std::vector<SpanFile>& files) {
+  const SpanFile* newest = nullptr;
+  for (const SpanFile& file : files) {
+    if (!file.runs.empty() && (newest == nullptr || file.written > newest->written)) newest = &file;
+  }
+  if (newest == nullptr) return {};
+  std::set<std::string> runs = newest->runs;
+  for (size_t before = 0; before < runs.size();) {
+    before = runs.size();
+    for (const SpanFile& file : files) {
+      const bool shares = std::any_of(file.runs.begin(), file.runs.end(),
+                                      [&runs](const std::string& run) { return runs.count(run) > 0; });
+      if (shares) runs.insert(file.runs.begin(), file.runs.end());
+    }
+  }
+  return runs;
+}
+
+// Returns an error if a file of the user, such as the trace of another program, would be replaced.
+absl::Status CheckMayReplace(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (text.ok() && absl::StartsWith(*text, absl::StrCat(kFileBegin, "{\"processes\":")))
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " was not written by Catchment: move it, and repeat the command"));
+}
+
+}  // namespace
+
+absl::StatusOr<JoinedFiles> JoinTraceDirectory(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<SpanFile> files, ReadSpanFiles(directory));
+  if (files.empty()) {
     return absl::NotFoundError(absl::StrCat("there are no files of spans in ", directory,
                                             ", which daemons with --trace=DIR write when they end"));
   }
-  std::sort(paths.begin(), paths.end());
-  std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-    if (const auto one = JoinTraces({text}); !one.ok())
-      return absl::InvalidArgumentError(absl::StrCat(path, " ", one.status().message()));
-    files.push_back(std::move(text));
+  const std::set<std::string> newest = NewestRuns(files);
+  JoinedFiles result;
+  std::vector<std::string> texts;
+  for (const SpanFile& file : files) {
+    const bool is_newest = newest.empty() || (!file.runs.empty() && newest.count(*file.runs.begin()) > 0);
+    (is_newest ? result.joined : result.left_out).push_back(file.name);
+    if (is_newest) texts.push_back(file.text);
   }
-  ASSIGN_OR_RETURN(const std::string joined, JoinTraces(files));
-  RETURN_IF_ERROR(WriteAtomically(absl::StrCat(directory, "/", kJoinedTrace), joined));
-  return static_cast<int>(files.size());
+  ASSIGN_OR_RETURN(const std::string joined, JoinTraces(texts));
+  const std::string path = absl::StrCat(directory, "/", kJoinedTrace);
+  RETURN_IF_ERROR(CheckMayReplace(path));
+  RETURN_IF_ERROR(WriteAtomically(path, joined));
+  return result;
 }
 
 }  // namespace catchment

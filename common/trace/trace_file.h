@@ -4,6 +4,7 @@
 // The times of a file are on the master's clock, so that files of several hosts can be joined. `otherData` of
 // a file, and `otherData.processes` of a joined one, has of each process:
 //   process, host, pid        "worker 3", the host's name, the process id there
+//   runs                      the ids of the runs in which it has taken part: more than one after a recovery
 //   clock_offset_seconds      that was added to the times of the process; null: the master never answered:
 //                             the times are those of the host
 //   clock_error_seconds       the most by which the offset may be wrong
@@ -44,9 +45,16 @@ absl::Status PrepareTraceDirectory(const std::string& directory);
 absl::StatusOr<std::string> WriteTrace(const std::string& directory, const std::string& program,
                                        const RecordedTrace& trace);
 
-// Joins the files that WriteTrace wrote to the directory into DIRECTORY/trace.json. Returns the number of
-// processes. NotFound if there are none.
-absl::StatusOr<int> JoinTraceDirectory(const std::string& directory);
+// The files of a directory that were joined, and those of earlier runs, by name.
+struct JoinedFiles {
+  std::vector<std::string> joined;
+  std::vector<std::string> left_out;
+};
+
+// Joins the files that WriteTrace wrote to the directory into DIRECTORY/trace.json: those of the processes of
+// the newest run, and of the runs that went before it in the same processes. NotFound if there are none;
+// FailedPrecondition if trace.json is not Catchment's.
+absl::StatusOr<JoinedFiles> JoinTraceDirectory(const std::string& directory);
 
 }  // namespace catchment
 

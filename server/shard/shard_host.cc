@@ -118,6 +118,7 @@ ShardHost::~ShardHost() { writer_.reset(); }
 
 v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) {
   run_id_ = command.run().id();
+  NameTracedRun(run_id_);
   std::vector<Answer> answers;
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);

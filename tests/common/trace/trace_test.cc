@@ -1,3 +1,5 @@
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -157,7 +159,7 @@ TEST(JoinTraces, GivesEachProcessItsNumber) {
     std::ofstream(absl::StrCat(directory, "/spans-", host, "-42.json"))
         << TraceJson({"catchment_worker", host, 42}, recorder.recorded());
   }
-  ASSERT_EQ(JoinTraceDirectory(directory).value(), 2);
+  ASSERT_EQ(JoinTraceDirectory(directory)->joined.size(), 2u);
   json joined;
   std::ifstream(absl::StrCat(directory, "/", kJoinedTrace)) >> joined;
   const std::vector<json> spans = Spans(joined);
@@ -167,6 +169,35 @@ TEST(JoinTraces, GivesEachProcessItsNumber) {
   std::ofstream(absl::StrCat(directory, "/spans-node2-1.json")) << "{}";
   EXPECT_THAT(std::string(JoinTraceDirectory(directory).status().message()),
               HasSubstr("spans-node2-1.json is not"));
+}
+
+TEST(JoinTraces, LeavesOutEarlierRunsAndKeepsThoseBeforeARecovery) {
+  const std::string directory = absl::StrCat(testing::TempDir(), "/again");
+  ASSERT_TRUE(PrepareTraceDirectory(directory).ok());
+  FakeClock clock;
+  const auto write = [&](const std::string& host, std::vector<uint64_t> runs, int age) {
+    TraceRecorder recorder(&clock);
+    recorder.Record("step", 2, 4);
+    for (const uint64_t run : runs) recorder.AddRun(run);
+    const std::string path = absl::StrCat(directory, "/spans-", host, "-42.json");
+    std::ofstream(path) << TraceJson({"catchment_worker", host, 42}, recorder.recorded());
+    std::filesystem::last_write_time(path,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(age));
+  };
+  write("old", {1}, 3);
+  write("lost", {2}, 2);  // before the recovery
+  write("recovered", {2, 3}, 1);
+  write("new", {3}, 0);
+  write("stray", {}, 0);  // has never had the job
+  const absl::StatusOr<JoinedFiles> files = JoinTraceDirectory(directory);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(files->joined,
+              testing::ElementsAre("spans-lost-42.json", "spans-new-42.json", "spans-recovered-42.json"));
+  EXPECT_THAT(files->left_out, testing::ElementsAre("spans-old-42.json", "spans-stray-42.json"));
+  EXPECT_TRUE(JoinTraceDirectory(directory).ok()) << "it replaces its own file";
+  std::ofstream(absl::StrCat(directory, "/", kJoinedTrace)) << "{\"traceEvents\": []}";
+  EXPECT_THAT(std::string(JoinTraceDirectory(directory).status().message()),
+              HasSubstr("trace.json was not written by Catchment"));
 }
 
 TEST(PrepareTraceDirectory, NamesADirectoryThatCannotBeCreated) {
