@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/master_address.h"
 #include "common/net/address.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
@@ -23,17 +26,19 @@
 namespace catchment {
 namespace {
 
-constexpr char kUsage[] = R"(catchment_worker --master=HOST:PORT [flags]
+constexpr char kUsage[] = R"(catchment_worker --master=HOST:PORT|DIR [flags]
 
 Computes gradients for a job, or scores its test set. The job comes from the master.
 
 Examples:
   catchment_worker --master=node0:7000
   catchment_worker --master=node0:7000 --role=evaluator
+  catchment_worker --master=out             joins the job that `catchment train --out=out` runs on this machine
 )";
 
 struct Flags {
-  std::string master;
+  std::string master;     // its address
+  std::string directory;  // in which it was found; empty: the address was given
   std::string role = "worker";
   std::string device;
   int local_index = -1;
@@ -46,8 +51,23 @@ struct Flags {
   bool insecure = false;
 };
 
+// Replaces the --out of a running job by its master's address.
+absl::Status FindMaster(Flags* flags) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(flags->master, error)) return TidyAddress(&flags->master);
+  const absl::StatusOr<MasterPlace> place = ReadMasterPlace(flags->master);
+  if (absl::IsNotFound(place.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--master=", flags->master, ": no master uses this directory (no file ", flags->master,
+                     "/master.address): give the --out of a running job's master, or its HOST:PORT"));
+  }
+  RETURN_IF_ERROR(place.status());
+  flags->directory = std::exchange(flags->master, place->address);
+  return absl::OkStatus();
+}
+
 absl::Status CheckFlags(Flags* flags) {
-  RETURN_IF_ERROR(TidyAddress(&flags->master));
+  RETURN_IF_ERROR(FindMaster(flags));
   FillTlsFiles(flags->role, &flags->tls);
   RETURN_IF_ERROR(CheckComplete(flags->tls));
   return CheckSecure(flags->master, flags->tls, flags->insecure);
@@ -56,8 +76,8 @@ absl::Status CheckFlags(Flags* flags) {
 CommandLine MakeCommandLine(Flags* f) {
   CommandLine line;
   line.usage = kUsage;
-  line.flags.AddRequired("master", "HOST:PORT", &f->master,
-                         "The address of the master, the catchment_server with --index=0.");
+  line.flags.AddRequired("master", "HOST:PORT|DIR", &f->master,
+                         "The address of the master, the catchment_server with --index=0, or its --out.");
   line.flags.AddChoice("role", {"worker", "evaluator"}, &f->role,
                        "worker: trains. evaluator: scores the test set from snapshots. Default worker.");
   line.flags.AddString("device", "DEVICE", &f->device,
@@ -96,6 +116,7 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
   LOG_IF(WARNING, flags.tls.ca.empty() && !IsLocal(flags.master)) << kInsecureWarning;
   ASSIGN_OR_RETURN(auto credentials, ClientCredentials(flags.tls));
   return WorkerOptions{.master = flags.master,
+                       .directory = flags.directory,
                        .credentials = credentials,
                        .device = flags.device,
                        .local_index = LocalIndex(flags),

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/timer.h"
 #include "common/base/version.h"
+#include "common/checkpoint/master_address.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
@@ -161,11 +162,23 @@ absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   return absl::OkStatus();
 }
 
+// Returns an error if the master that has answered is that of another run than the one in the directory that
+// the user has given.
+absl::Status CheckIsMeant(const WorkerOptions& options, const v1::GetJobReply& reply) {
+  if (options.directory.empty()) return absl::OkStatus();
+  const absl::StatusOr<MasterPlace> place = ReadMasterPlace(options.directory);
+  // A run that ends removes its files.
+  if (!place.ok()) return absl::OkStatus();
+  return CheckSameRun(options.directory, *place, reply.run_id(), reply.job().name());
+}
+
 // A master that was started again after the job's end only says how the job ended.
-absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
-  absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
-  if (!reply.ok() || reply->ended().empty()) return reply;
-  return absl::CancelledError(absl::StrCat("master at ", master->address(), ": ", reply->ended()));
+absl::StatusOr<v1::GetJobReply> GetJob(const WorkerOptions& options, MasterClient* master) {
+  ASSIGN_OR_RETURN(v1::GetJobReply reply, master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest()));
+  if (!reply.ended().empty())
+    return absl::CancelledError(absl::StrCat("master at ", master->address(), ": ", reply.ended()));
+  RETURN_IF_ERROR(CheckIsMeant(options, reply));
+  return reply;
 }
 
 }  // namespace
@@ -191,7 +204,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
 
 absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
                           absl::StatusOr<Session>* session) {
-  const absl::StatusOr<v1::GetJobReply> reply = GetJob(master);
+  const absl::StatusOr<v1::GetJobReply> reply = GetJob(options, master);
   if (!reply.ok()) {
     LOG(WARNING) << lost.message();
     return reply.status();

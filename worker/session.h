@@ -20,7 +20,8 @@
 namespace catchment {
 
 struct WorkerOptions {
-  std::string master;  // HOST:PORT
+  std::string master;     // HOST:PORT
+  std::string directory;  // the --out of its run; "": any run at the address is meant
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   std::string device;   // "": the job's
   int local_index = 0;  // among this machine's workers

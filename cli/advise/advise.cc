@@ -56,6 +56,7 @@ struct Options {
   bool json = false;
   TlsFiles tls;
   bool insecure = false;
+  MasterFlags master;  // of Subject::kMaster
 };
 
 enum class Subject { kJob, kRun, kMaster };
@@ -63,7 +64,7 @@ enum class Subject { kJob, kRun, kMaster };
 Subject SubjectOf(const std::string& subject) {
   std::error_code error;
   if (std::filesystem::is_directory(subject, error))
-    return ReadMasterAddress(subject).ok() ? Subject::kMaster : Subject::kRun;
+    return ReadMasterPlace(subject).ok() ? Subject::kMaster : Subject::kRun;
   const bool address = subject.find(':') != std::string::npos && !std::filesystem::exists(subject, error);
   return address ? Subject::kMaster : Subject::kJob;
 }
@@ -74,11 +75,9 @@ absl::Status Check(Options* options) {
     return absl::InvalidArgumentError("--set changes a job file; the job of a run cannot be changed");
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
-  MasterFlags flags = {options->subject, options->tls, options->insecure};
-  RETURN_IF_ERROR(CheckMasterFlags(&flags));
-  ASSIGN_OR_RETURN(options->subject, AddressOfMaster(flags));
-  options->tls = flags.tls;
-  return absl::OkStatus();
+  options->master = {options->subject, options->tls, options->insecure};
+  RETURN_IF_ERROR(CheckMasterFlags(&options->master));
+  return PlaceOfMaster(options->master).status();
 }
 
 // Returns a function that parses a flag's value to *out.
@@ -133,11 +132,12 @@ absl::StatusOr<Evidence> EvidenceOfJobFile(const Options& options) {
 }
 
 absl::StatusOr<Evidence> EvidenceOfMaster(const Options& options) {
-  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options.subject, options.tls));
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options.master));
   const absl::StatusOr<v1::JobStatus> status = master.GetStatus();
   if (status.ok()) return EvidenceOfStatus(*status);
+  if (absl::IsFailedPrecondition(status.status())) return status.status();
   return absl::UnavailableError(absl::StrCat(status.status().message(), "\nIs the job running, and is ",
-                                             options.subject, " the address of the server with index 0?"));
+                                             master.address(), " the address of the server with index 0?"));
 }
 
 absl::StatusOr<Evidence> Collect(const Options& options) {

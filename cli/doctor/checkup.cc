@@ -123,18 +123,24 @@ absl::Status CheckUsable(const TlsFiles& files) {
 
 Checkup::Checkup(const DoctorOptions& options)
     : options_(options),
-      address_(options.master.master.empty() ? "" : AddressOfMaster(options.master)),
+      place_(options.master.master.empty() ? MasterPlace() : PlaceOfMaster(options.master)),
       master_(absl::UnavailableError("no master was asked")),
       job_(options.job.empty() ? absl::NotFoundError("") : LoadCompleteJob(options.job, {}, 0)) {
-  if (!address_.ok() || address_->empty()) return;
+  if (!place_.ok() || place_->address.empty()) return;
   const std::vector<TlsFiles> files = CertificateFiles();
   const TlsFiles tls = files.empty() ? TlsFiles() : files.front();
-  secure_ = CheckSecure(*address_, tls, options.master.insecure);
+  secure_ = CheckSecure(place_->address, tls, options.master.insecure);
   if (!secure_.ok()) return;
-  absl::StatusOr<JobControl> client = JobControl::Create(*address_, tls);
+  absl::StatusOr<JobControl> client = JobControl::Create(place_->address, tls);
   asked_ = absl::Now();
   master_ = client.ok() ? client->GetJob() : client.status();
   answered_ = absl::Now();
+  if (!master_.ok() || !master_->ended().empty() || !IsRunDirectory(options.master.master)) return;
+  const absl::Status same =
+      CheckSameRun(options.master.master, *place_, master_->run_id(), master_->job().name());
+  if (same.ok()) return;
+  master_ = same;
+  place_ = same;
 }
 
 bool Checkup::has_certificates() const {
@@ -192,20 +198,20 @@ std::optional<Finding> Checkup::CheckHostName() {
 
 std::optional<Finding> Checkup::CheckAddress() {
   AddressFacts facts;
-  if (!address_.ok()) {
-    return Fail(std::string(address_.status().message()), "Name a running job's --out, or HOST:PORT.");
+  if (!place_.ok()) {
+    return Fail(std::string(place_.status().message()), "Name a running job's --out, or HOST:PORT.");
   }
-  facts.address = *address_;
+  facts.address = place_->address;
   facts.secure = secure_;
   facts.job = master_;
-  const bool is_unix = absl::StartsWith(*address_, "unix:");
+  const bool is_unix = absl::StartsWith(place_->address, "unix:");
   if (facts.address.empty()) {
     facts.listening = TryToListen("127.0.0.1:0");
   } else {
-    const std::string host = HostOf(*address_);
+    const std::string host = HostOf(place_->address);
     facts.addresses = is_unix ? std::vector{host} : Resolve(host);
     facts.is_here = !is_unix && IsThisMachine(facts.addresses);
-    if (facts.is_here && !master_.ok()) facts.listening = TryToListen(*address_);
+    if (facts.is_here && !master_.ok()) facts.listening = TryToListen(place_->address);
   }
   return JudgeAddress(facts);
 }
@@ -242,7 +248,7 @@ std::optional<Finding> Checkup::CheckCertificates() {
   }
   if (absl::Status status = CheckComplete(files[0]); !status.ok())
     return Fail("some of the certificate's files are not given", absl::StrCat(status.message(), "."));
-  const std::string host = address_.ok() && !address_->empty() ? HostOf(*address_) : "";
+  const std::string host = place_.ok() && !place_->address.empty() ? HostOf(place_->address) : "";
   std::vector<CertificateFacts> facts;
   facts.push_back({.file = files[0].ca, .certificate = ReadCertificate(files[0].ca).value_or(Certificate())});
   facts[0].usable = ReadCertificate(files[0].ca).status();

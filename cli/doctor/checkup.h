@@ -53,7 +53,7 @@ class Checkup {
   std::vector<TlsFiles> CertificateFiles() const;
 
   const DoctorOptions& options_;
-  absl::StatusOr<std::string> address_;  // of the master; empty: none is given
+  absl::StatusOr<MasterPlace> place_;  // of the master; no address: none is given
   absl::Status secure_;
   absl::StatusOr<v1::GetJobReply> master_;
   absl::Time asked_, answered_;  // when the master was asked and had answered

@@ -44,7 +44,9 @@ CommandLine MakeCommandLine(Options* o) {
 }
 
 absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
-  ASSIGN_OR_RETURN(const std::string address, AddressOfMaster(options.server));
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options.server));
+  if (IsRunDirectory(options.server.master)) RETURN_IF_ERROR(master.GetStatus().status());
+  const std::string& address = master.address();
   ASSIGN_OR_RETURN(auto credentials, ClientCredentials(options.server.tls));
   const auto stub = health::Health::NewStub(ConnectForControl(address, credentials));
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(options.timeout_seconds);

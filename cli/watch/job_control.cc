@@ -1,7 +1,9 @@
 #include "cli/watch/job_control.h"
 
 #include <google/protobuf/message.h>
+#include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -11,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/checkpoint/master_address.h"
+#include "common/base/thread_limit.h"
 #include "common/net/address.h"
 #include "common/program/security_flags.h"
 
@@ -42,6 +44,27 @@ void EscapeStrings(google::protobuf::Message* message) {
     }
   }
 }
+
+// A call whose end the calling thread awaits by itself. Where gRPC could not start its threads, nobody else
+// would end the call at its deadline, and the caller would not look at signals any more.
+template <typename Reply>
+struct OpenCall {
+  explicit OpenCall(double seconds) : context(DeadlineContext(seconds)) {}
+
+  // Returns false if the call has not ended at its deadline, or soon afterwards. It then must outlive gRPC.
+  bool HasEnded() {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto last = context->deadline() + std::chrono::seconds(1);
+    return queue.AsyncNext(&tag, &ok, last) == grpc::CompletionQueue::GOT_EVENT;
+  }
+
+  const std::unique_ptr<grpc::ClientContext> context;
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  Reply reply;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> reader;
+};
 
 constexpr char kMasterVariable[] = "CATCHMENT_MASTER";
 
@@ -78,8 +101,8 @@ std::string NewestCertificates(const std::string& run) {
 
 // Returns true if the master of a run is reached over a network.
 bool IsReachedOverNetwork(const std::string& run) {
-  const absl::StatusOr<std::string> address = ReadMasterAddress(run);
-  return address.ok() && !absl::StartsWith(*address, "unix:");
+  const absl::StatusOr<MasterPlace> place = ReadMasterPlace(run);
+  return place.ok() && !absl::StartsWith(place->address, "unix:");
 }
 
 }  // namespace
@@ -116,17 +139,17 @@ bool IsRunDirectory(const std::string& master) {
   return std::filesystem::is_directory(master, error);
 }
 
-absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags) {
-  if (!IsRunDirectory(flags.master)) return flags.master;
-  absl::StatusOr<std::string> address = ReadMasterAddress(flags.master);
-  if (absl::IsNotFound(address.status())) {
+absl::StatusOr<MasterPlace> PlaceOfMaster(const MasterFlags& flags) {
+  if (!IsRunDirectory(flags.master)) return MasterPlace{flags.master};
+  absl::StatusOr<MasterPlace> place = ReadMasterPlace(flags.master);
+  if (absl::IsNotFound(place.status())) {
     return absl::NotFoundError(
         absl::StrCat(flags.master, ": no master uses this --out (no file ", flags.master,
                      "/master.address): give the --out of a running job's master, or its HOST:PORT"));
   }
-  RETURN_IF_ERROR(address.status());
-  RETURN_IF_ERROR(CheckSecure(*address, flags.tls, flags.insecure));
-  return address;
+  RETURN_IF_ERROR(place.status());
+  RETURN_IF_ERROR(CheckSecure(place->address, flags.tls, flags.insecure));
+  return place;
 }
 
 bool HasEnded(const v1::JobStatus& status) {
@@ -135,37 +158,64 @@ bool HasEnded(const v1::JobStatus& status) {
 }
 
 absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
-  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, ClientCredentials(tls));
-  return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, credentials)));
+  return Create(MasterFlags{.master = address, .tls = tls, .insecure = true});
+}
+
+absl::StatusOr<JobControl> JobControl::Create(const MasterFlags& flags) {
+  ASSIGN_OR_RETURN(MasterPlace place, PlaceOfMaster(flags));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, ClientCredentials(flags.tls));
+  auto stub = v1::MasterService::NewStub(ConnectForControl(place.address, credentials));
+  JobControl control(std::move(place), std::move(stub));
+  if (IsRunDirectory(flags.master)) control.directory_ = flags.master;
+  return control;
 }
 
 template <typename Request, typename Reply>
 absl::StatusOr<Reply> JobControl::Call(Method<Request, Reply> method, const Request& request) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
-  Reply reply;
-  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  const absl::Status status =
-      FromGrpc((stub_.get()->*method)(context.get(), request, &reply), absl::StrCat("master at ", address_));
+  const std::string who = absl::StrCat("master at ", address());
+  auto call = std::make_unique<OpenCall<Reply>>(kCallSeconds);
+  call->reader = (stub_.get()->*method)(call->context.get(), request, &call->queue);
+  call->reader->Finish(&call->reply, &call->status, /*tag=*/nullptr);
+  if (!call->HasEnded()) {
+    call.release()->context->TryCancel();
+    return absl::DeadlineExceededError(absl::StrCat(who,
+                                                    ": the call has not ended in time, as happens where ",
+                                                    "gRPC could not start its threads: ", kThreadsRemedy));
+  }
+  const absl::Status status = FromGrpc(call->status, who);
   RETURN_IF_ERROR(absl::Status(status.code(), EscapeControls(status.message())));
-  EscapeStrings(&reply);
-  return reply;
+  EscapeStrings(&call->reply);
+  return std::move(call->reply);
 }
 
 absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   v1::GetStatusRequest request;
   request.set_again_in_seconds(again_in_seconds);
-  return Call(&v1::MasterService::Stub::GetStatus, request);
+  absl::StatusOr<v1::JobStatus> status = Call(&v1::MasterService::Stub::AsyncGetStatus, request);
+  if (status.ok()) RETURN_IF_ERROR(CheckRun(*status));
+  return status;
+}
+
+absl::Status JobControl::CheckRun(const v1::JobStatus& status) {
+  if (directory_.empty() || status.run_id() == place_.run_id) return absl::OkStatus();
+  const absl::StatusOr<MasterPlace> now = ReadMasterPlace(directory_);
+  if (now.ok() && now->address == place_.address) place_.run_id = now->run_id;
+  return CheckSameRun(directory_, place_, status.run_id(), status.job());
 }
 
 absl::StatusOr<v1::GetJobReply> JobControl::GetJob() {
-  return Call(&v1::MasterService::Stub::GetJob, v1::GetJobRequest());
+  return Call(&v1::MasterService::Stub::AsyncGetJob, v1::GetJobRequest());
 }
 
 absl::Status JobControl::Stop(const std::string& reason, bool now) {
+  // An earlier version's master would not compare the run.
+  if (!directory_.empty()) RETURN_IF_ERROR(GetStatus().status());
   v1::StopRequest request;
   request.set_reason(reason);
   request.set_now(now);
-  return Call(&v1::MasterService::Stub::Stop, request).status();
+  request.set_run_id(directory_.empty() ? 0 : place_.run_id);
+  return Call(&v1::MasterService::Stub::AsyncStop, request).status();
 }
 
 }  // namespace catchment

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/master_address.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
 #include "proto/master.grpc.pb.h"
@@ -34,21 +35,29 @@ absl::Status CheckMasterFlags(MasterFlags* flags);
 
 // Returns true if the text is a directory rather than an address.
 bool IsRunDirectory(const std::string& master);
-// Returns the address: of a directory, the one that its master has written there. Errors: NotFound if there
-// is none, with what to do; FailedPrecondition if it is neither local nor secure.
-absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags);
+// Returns the address: of a directory, the one that its master has written there, with its run. Errors:
+// NotFound if there is none, with what to do; FailedPrecondition if it is neither local nor secure.
+absl::StatusOr<MasterPlace> PlaceOfMaster(const MasterFlags& flags);
 
 // Returns true if the job is DONE, STOPPED or FAILED.
 bool HasEnded(const v1::JobStatus& status);
 
-// Calls end within a few seconds, possibly with an error.
+// Calls end within a few seconds, possibly with an error. Calls to the master of a directory reach only the
+// directory's own run: another master at the same address, of a job that was started after this one was
+// killed, causes FailedPrecondition, and is neither shown nor stopped. A run that was started again in the
+// directory takes the place of the earlier one.
 class JobControl {
  public:
   // Returns InvalidArgument if the TLS files cannot be used.
   static absl::StatusOr<JobControl> Create(const std::string& address, const TlsFiles& tls);
+  // The same for the master of a directory, or at an address. Errors: also those of PlaceOfMaster.
+  static absl::StatusOr<JobControl> Create(const MasterFlags& flags);
+
+  const std::string& address() const { return place_.address; }
 
   // `again_in_seconds` is that of v1::GetStatusRequest.
   absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
+  // Does not look at the run.
   absl::StatusOr<v1::GetJobReply> GetJob();
   // `now` is that of v1::StopRequest.
   absl::Status Stop(const std::string& reason, bool now = false);
@@ -57,16 +66,21 @@ class JobControl {
   void Disconnect() { stub_.reset(); }
 
  private:
-  JobControl(std::string address, std::unique_ptr<v1::MasterService::Stub> stub)
-      : address_(std::move(address)), stub_(std::move(stub)) {}
+  JobControl(MasterPlace place, std::unique_ptr<v1::MasterService::Stub> stub)
+      : place_(std::move(place)), stub_(std::move(stub)) {}
+
+  // Returns OK if `status` is that of the directory's run, perhaps of a new one.
+  absl::Status CheckRun(const v1::JobStatus& status);
 
   template <typename Request, typename Reply>
-  using Method = grpc::Status (v1::MasterService::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+  using Method = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (v1::MasterService::Stub::*)(
+      grpc::ClientContext*, const Request&, grpc::CompletionQueue*);
 
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request);
 
-  std::string address_;
+  MasterPlace place_;
+  std::string directory_;  // empty: an address was given
   std::unique_ptr<v1::MasterService::Stub> stub_;
 };
 

@@ -70,6 +70,7 @@ std::string Explain(const std::string& address, const absl::Status& status) {
     return absl::StrCat(address,
                         " answers, but is not the master: give the address of the server with index 0");
   }
+  if (absl::IsFailedPrecondition(status)) return std::string(status.message());
   return absl::StrCat(
       status.message(), "\nIs the job running, and is ", address,
       " the address of the server with index 0, not of a worker? Servers with TLS require --certs=DIR.");
@@ -77,12 +78,8 @@ std::string Explain(const std::string& address, const absl::Status& status) {
 
 class Status {
  public:
-  Status(const Options& options, std::string address, JobControl* master, const Streams& streams)
-      : options_(options),
-        address_(std::move(address)),
-        master_(*master),
-        streams_(streams),
-        screen_(streams.out, streams.out_size) {}
+  Status(const Options& options, JobControl* master, const Streams& streams)
+      : options_(options), master_(*master), streams_(streams), screen_(streams.out, streams.out_size) {}
 
   int Once() {
     const absl::StatusOr<v1::JobStatus> status = master_.GetStatus();
@@ -141,12 +138,11 @@ class Status {
 
   int GiveUp(const absl::Status& status) {
     screen_.Leave();
-    *streams_.err << "catchment status: " << Explain(address_, status) << '\n';
+    *streams_.err << "catchment status: " << Explain(master_.address(), status) << '\n';
     return kNoMaster;
   }
 
   const Options& options_;
-  const std::string address_;
   JobControl& master_;
   const Streams& streams_;
   Screen screen_;
@@ -168,20 +164,20 @@ int ShowSummary(const nlohmann::json& summary, bool json, std::ostream* out) {
 }
 
 absl::StatusOr<int> Show(const Options& options, const Streams& streams) {
-  const absl::StatusOr<std::string> address = AddressOfMaster(options.master);
-  if (absl::IsNotFound(address.status())) {
+  const absl::Status place = PlaceOfMaster(options.master).status();
+  if (absl::IsNotFound(place)) {
     const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.master.master + "/summary.json");
     if (summary.ok()) return ShowSummary(*summary, options.json, streams.out);
   }
-  if (!address.ok()) {
-    *streams.err << "catchment status: " << address.status().message() << '\n';
+  if (!place.ok()) {
+    *streams.err << "catchment status: " << place.message() << '\n';
     return kNoMaster;
   }
   // Created before the first thread. Without --watch the first signal ends the process.
   std::optional<SignalWaiter> signals;
   if (options.watch > 0) signals.emplace();
-  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(*address, options.master.tls));
-  Status status(options, *address, &master, streams);
+  ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options.master));
+  Status status(options, &master, streams);
   return signals ? status.Watch(&*signals) : status.Once();
 }
 

@@ -86,6 +86,9 @@ int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) 
         *streams.out << reason << std::endl;
         shown = reason;
       }
+    } else if (absl::IsFailedPrecondition(status.status())) {
+      *streams.out << "the master has ended, and another one is at its address" << std::endl;
+      return 0;
     } else if (clock.Now() - answered > kMasterPatience) {
       // A master whose job has ended exits soon afterwards.
       *streams.out << "the master has ended" << std::endl;
@@ -98,18 +101,17 @@ int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) 
 
 absl::StatusOr<int> Stop(const Options& options, const Streams& streams) {
   SignalWaiter signals;
-  const absl::StatusOr<std::string> address = AddressOfMaster(options.master);
-  if (absl::IsNotFound(address.status())) {
+  absl::Status status = PlaceOfMaster(options.master).status();
+  if (absl::IsNotFound(status)) {
     const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.master.master + "/summary.json");
     if (summary.ok()) {
       *streams.out << "the job has already ended: " << summary->value("phase", "") << std::endl;
       return 0;
     }
   }
-  absl::Status status = address.status();
   std::optional<JobControl> master;
   if (status.ok()) {
-    ASSIGN_OR_RETURN(JobControl created, JobControl::Create(*address, options.master.tls));
+    ASSIGN_OR_RETURN(JobControl created, JobControl::Create(options.master));
     master.emplace(std::move(created));
     status = master->Stop(options.reason.empty() ? DefaultReason() : options.reason, options.now);
   }

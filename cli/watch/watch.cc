@@ -196,11 +196,10 @@ class Watch {
  private:
   absl::StatusOr<v1::JobStatus> Ask() {
     // A master that was started again may have another address.
-    ASSIGN_OR_RETURN(const std::string address, AddressOfMaster(options_.master));
-    if (!master_ || address != address_) {
-      ASSIGN_OR_RETURN(JobControl master, JobControl::Create(address, options_.master.tls));
+    ASSIGN_OR_RETURN(const MasterPlace place, PlaceOfMaster(options_.master));
+    if (!master_ || place.address != master_->address()) {
+      ASSIGN_OR_RETURN(JobControl master, JobControl::Create(options_.master));
       master_.emplace(std::move(master));
-      address_ = address;
     }
     return master_->GetStatus(2 * kPollSeconds);
   }
@@ -217,7 +216,6 @@ class Watch {
   const SteadyClock clock_;
   std::string directory_;  // empty: an address was given
   std::optional<JobControl> master_;
-  std::string address_;
   RunHistory history_;
   std::optional<v1::JobStatus> shown_;
   std::string content_;

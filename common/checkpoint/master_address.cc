@@ -3,34 +3,61 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
+#include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
 namespace {
 
-std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/master.address"); }
+std::string AddressPath(const std::string& directory) { return absl::StrCat(directory, "/master.address"); }
+std::string RunPath(const std::string& directory) { return absl::StrCat(directory, "/master.run"); }
 
-}  // namespace
-
-absl::StatusOr<std::string> ReadMasterAddress(const std::string& directory) {
-  ASSIGN_OR_RETURN(std::string text, ReadFile(PathIn(directory)));
+absl::StatusOr<std::string> ReadLine(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   return std::string(absl::StripSuffix(text, "\n"));
 }
 
-MasterAddressFile::MasterAddressFile(const std::string& directory)
-    : path_(directory.empty() ? "" : PathIn(directory)) {}
+}  // namespace
 
-MasterAddressFile::~MasterAddressFile() {
-  if (!path_.empty()) unlink(path_.c_str());
+absl::StatusOr<MasterPlace> ReadMasterPlace(const std::string& directory) {
+  MasterPlace place;
+  ASSIGN_OR_RETURN(place.address, ReadLine(AddressPath(directory)));
+  const absl::StatusOr<std::string> run = ReadLine(RunPath(directory));
+  if (run.ok() && !absl::SimpleHexAtoi(*run, &place.run_id)) {
+    return absl::InvalidArgumentError(absl::StrCat(RunPath(directory), ": is not the id of a run"));
+  }
+  return place;
 }
 
-void MasterAddressFile::Write(const std::string& address) const {
-  if (path_.empty()) return;
-  const absl::Status status = WriteAtomically(path_, absl::StrCat(address, "\n"));
+absl::Status CheckSameRun(const std::string& directory, const MasterPlace& place, uint64_t run_id,
+                          const std::string& job) {
+  if (place.run_id == 0 || place.run_id == run_id) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the master at ", place.address, " is that of another run (", FormatId(run_id), ", job \"", job,
+      "\") than the one of ", directory, " (", FormatId(place.run_id), "), which has ended without removing ",
+      AddressPath(directory), ": give the --out or the HOST:PORT of the run that you mean"));
+}
+
+MasterAddressFile::~MasterAddressFile() {
+  if (directory_.empty()) return;
+  unlink(AddressPath(directory_).c_str());
+  unlink(RunPath(directory_).c_str());
+}
+
+void MasterAddressFile::WriteRun(uint64_t run_id) const { Replace(RunPath(directory_), FormatId(run_id)); }
+
+void MasterAddressFile::WriteAddress(const std::string& address) const {
+  Replace(AddressPath(directory_), address);
+}
+
+void MasterAddressFile::Replace(const std::string& path, const std::string& line) const {
+  if (directory_.empty()) return;
+  const absl::Status status = WriteAtomically(path, line + "\n");
   LOG_IF(ERROR, !status.ok()) << "cannot write the master's address: " << status.message();
 }
 

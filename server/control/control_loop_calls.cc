@@ -116,6 +116,7 @@ absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1
 
 v1::JobStatus ControlLoop::Status() const {
   v1::JobStatus status = master_->Status();
+  status.set_run_id(run().run_id);
   const bool waiting = status.phase() == v1::JobStatus::WAITING;
   if (waiting && !servers_.AllHere()) status.set_reason(servers_.DescribeMissing());
   if (history_.recovers_from() && waiting) {

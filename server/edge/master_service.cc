@@ -85,6 +85,8 @@ void MasterService::Accept(CallQueue* queue) {
       [this](const auto& request, auto respond) { respond(host_->Leave(request)); });
   AcceptCommitted<v1::StopRequest, v1::StopReply>(
       queue, For("Stop"), &Async::RequestStop, [this](const auto& request, auto respond) {
+        const absl::Status meant = host_->CheckMeant(request);
+        if (!meant.ok()) return respond(meant);
         host_->Stop(request.reason().empty() ? "a stop was requested" : request.reason(), request.now());
         respond(v1::StopReply());
       });
@@ -160,6 +162,7 @@ void EndedMasterService::Accept(CallQueue* queue) {
         status->set_phase(phase);
         status->set_reason(record_.reason());
         status->set_recoveries(record_.recoveries());
+        status->set_run_id(record_.run_id());
         return absl::OkStatus();
       });
   // All of these but Register and Stop need a token, which no member of an earlier run has.

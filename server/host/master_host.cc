@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/open_files.h"
+#include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/run_record.h"
 #include "common/energy/meter.h"
@@ -229,6 +230,13 @@ absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEv
 
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
   return Call<&ControlLoop::ReportEvaluation>(report);
+}
+
+absl::Status MasterHost::CheckMeant(const v1::StopRequest& request) const {
+  if (request.run_id() == 0 || request.run_id() == options_.run_id) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the stop is meant for run ", FormatId(request.run_id()), ", but this is the master of run ",
+      FormatId(options_.run_id), ", job \"", options_.job.name(), "\""));
 }
 
 v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {

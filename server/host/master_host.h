@@ -78,6 +78,8 @@ class MasterHost {
   v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
   v1::JobStatus Status();
   void Stop(const std::string& reason, bool now = false);
+  // Returns FailedPrecondition if the request means the run of another master.
+  absl::Status CheckMeant(const v1::StopRequest& request) const;
   // For KeepBest.
   BestKeeper* best_keeper() { return &best_keeper_; }
   // For SaveWorkerState and LoadWorkerState.

@@ -76,6 +76,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   shard->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
   ASSIGN_OR_RETURN(auto host, MasterHost::Create(MasterOptions(*config), &layout, shard_host, &clock,
                                                  MasterStateOf(config->start)));
+  config->address_file->WriteRun(host->RunAt("").id());
   edge->master()->Serve(host.get());
   std::optional<MetricsSource> metrics(std::in_place, config->metrics, [&](MetricFamilies* families) {
     AddJob(host->Status(), families);
@@ -89,7 +90,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   RETURN_IF_ERROR(shard->claim()->Claim(run));
   LOG(INFO) << Describe(run);
   host->SetAddress(edge->address());
-  config->address_file->Write(edge->address());
+  config->address_file->WriteAddress(edge->address());
   edge->SetShardServing(0, false);
   edge->SetMasterServing(false);
   absl::Status status;

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -14,20 +15,26 @@
 namespace catchment {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class Master final : public v1::MasterService::Service {
  public:
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
     status->set_job("digits");
+    status->set_run_id(run_id);
     status->add_workers()->set_host("\x1b[2Jnode0");
     status->add_events("a\rb");
     status->add_events("a\nE20261125 b\u202e\u009b");
     return grpc::Status::OK;
   }
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
+    stopped = request->run_id();
     return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "got: " + request->reason());
   }
+
+  std::atomic<uint64_t> run_id = 7;
+  std::atomic<uint64_t> stopped = 0;  // the run that was meant by the last request; 0: any, or none
 };
 
 class JobControlTest : public ::testing::Test {
@@ -135,6 +142,55 @@ TEST(JobControlCreateTest, RefusesTlsFilesThatCannotBeRead) {
   const auto client = JobControl::Create("127.0.0.1:1", {"/no/ca", "/no/cert", "/no/key"});
   ASSERT_FALSE(client.ok());
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("--tls_ca=/no/ca"));
+}
+
+class DirectoryOfAMaster : public JobControlTest {
+ protected:
+  DirectoryOfAMaster() : files_(Directory()) {
+    files_.WriteRun(7);
+    files_.WriteAddress(Address());
+  }
+  static std::string Directory() {
+    const std::string path =
+        ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(path);
+    return path;
+  }
+  JobControl ClientOfDirectory() const {
+    return *JobControl::Create(MasterFlags{.master = Directory(), .insecure = true});
+  }
+
+  const MasterAddressFile files_;
+};
+
+TEST_F(DirectoryOfAMaster, ItsRunIsShownAndStopped) {
+  JobControl client = ClientOfDirectory();
+  EXPECT_EQ(client.address(), Address());
+  EXPECT_TRUE(client.GetStatus().ok());
+  EXPECT_THAT(std::string(client.Stop("enough").message()), HasSubstr("got: enough"));
+  EXPECT_EQ(master_.stopped, 7u);
+}
+
+// The master was killed, and another job has its address.
+TEST_F(DirectoryOfAMaster, AnotherRunAtItsAddressIsNeitherShownNorStopped) {
+  master_.run_id = 8;
+  JobControl client = ClientOfDirectory();
+  for (const absl::Status& status : {client.GetStatus().status(), client.Stop("enough")}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("is that of another run"), HasSubstr("digits"),
+                                                     HasSubstr(Directory() + "/master.address")));
+  }
+  EXPECT_EQ(master_.stopped, 0u);
+}
+
+TEST_F(DirectoryOfAMaster, ARunThatWasStartedAgainInItIsStopped) {
+  JobControl client = ClientOfDirectory();
+  ASSERT_TRUE(client.GetStatus().ok());
+  files_.WriteRun(9);
+  master_.run_id = 9;
+  EXPECT_TRUE(client.GetStatus().ok());
+  EXPECT_THAT(std::string(client.Stop("enough").message()), HasSubstr("got: enough"));
+  EXPECT_EQ(master_.stopped, 9u);
 }
 
 }  // namespace

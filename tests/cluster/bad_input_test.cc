@@ -222,7 +222,7 @@ TEST(BadResumeTest, ServersThatDisagree) {
 // --------------------------------------------------------------------------------------------------- workers
 
 TEST(BadWorkerTest, WrongFlags) {
-  ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"), kUsage);
+  ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT|DIR is required"), kUsage);
   ExpectRefusal({WorkerProgram(), "--master=http://127.0.0.1:1"}, HasSubstr("leave out http://"), kUsage);
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--role=boss"},
                 HasSubstr("--role=boss is not worker or evaluator"), kUsage);

@@ -1,5 +1,7 @@
 // Workers that come, stop, come back and leave while a job runs.
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -34,6 +36,24 @@ TEST_P(ChangingWorkersTest, OneJoinsARunningJob) {
   cluster.StartWorkers(1);
   ASSERT_TRUE(cluster.AwaitStatus("the second to take part", AllHaveTrained(2, 1000)));
   Finish(&cluster);
+}
+
+TEST_P(ChangingWorkersTest, OneFindsTheMasterInTheDirectoryOfItsRunAndNoOther) {
+  TestCluster cluster({Job(1)});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorker({"--master=" + cluster.out_dir()});
+  ASSERT_TRUE(cluster.AwaitTrained(2000));
+  // A run whose master was killed, and at whose address this job's master is now.
+  const std::string stale = TestDirectory() + "/stale";
+  std::filesystem::create_directories(stale);
+  std::filesystem::copy_file(cluster.out_dir() + "/master.address", stale + "/master.address");
+  std::ofstream(stale + "/master.run") << "0000000000000007\n";
+  Process& stranger = cluster.StartWorker({"--master=" + stale});
+  ASSERT_TRUE(cluster.AwaitExit(stranger, 1));
+  EXPECT_THAT(stranger.Output(), testing::HasSubstr("is that of another run"));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
 }
 
 TEST_P(ChangingWorkersTest, OneThatIsStoppedLosesItsLeaseAndComesBack) {
