@@ -39,6 +39,7 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
 
 absl::StatusOr<int> RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
                                const Streams& streams) {
+  RETURN_IF_ERROR(CompareDirectory::Check(options.out));
   std::optional<ProgramDescription> description;
   ASSIGN_OR_RETURN(const v1::Job given, GivenJob(options, signals, &description));
   if (options.overwrite) RETURN_IF_ERROR(CheckNoJobs(options.out));

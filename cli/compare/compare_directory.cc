@@ -1,6 +1,7 @@
 #include "cli/compare/compare_directory.h"
 
 #include <filesystem>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,42 @@ std::string JobDifference(const std::string& before, const std::string& now) {
                                                        : "nothing";
   };
   return absl::StrCat("the job has `", at(new_lines), "`, but had `", at(old_lines), "`");
+}
+
+constexpr char kRecord[] = "/compare.json";
+constexpr const char* kRuns[] = {"runs", "search"};
+constexpr const char* kFiles[] = {"compare.json",   "initial.safetensors", "report.json", "report.html",
+                                  "best.textproto", "squeue.log",          "kubectl.log"};
+
+Names CompareNames() {
+  Names names(std::begin(kFiles), std::end(kFiles));
+  names.insert(names.end(), std::begin(kRuns), std::end(kRuns));
+  return names;
+}
+
+// Returns true if the directory has the record of a comparison.
+bool IsComparison(const std::string& path) {
+  const Json record =
+      Json::parse(ReadTextFile(path + kRecord).value_or(""), nullptr, /*allow_exceptions=*/false);
+  return record.is_object() && record.contains("algorithms") && record.contains("job");
+}
+
+// Deletes the runs in a directory, and the directory if nothing else is in it.
+absl::Status DeleteRuns(const std::string& path) {
+  std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(path, error))) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is a symbolic link, whose files are not deleted: remove the link, or choose another --out"));
+  }
+  std::vector<std::string> runs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (fs::is_directory(entry.symlink_status())) runs.push_back(entry.path().string());
+  }
+  for (const std::string& run : runs) {
+    RETURN_IF_ERROR(DeleteRun(run));
+  }
+  fs::remove(path, error);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -81,22 +118,30 @@ std::string DescribeDifference(const Json& before, const Json& now) {
 
 absl::StatusOr<CompareDirectory> CompareDirectory::Open(const std::string& path, bool overwrite,
                                                         const Json& record) {
-  ASSIGN_OR_RETURN(LockedDirectory locked, LockedDirectory::Open(path, "catchment compare"));
+  // An earlier version has left no record of its names.
+  const Unclaimed unclaimed = IsComparison(path) ? Unclaimed::kOurs : Unclaimed::kForeign;
+  ASSIGN_OR_RETURN(LockedDirectory locked,
+                   LockedDirectory::Open(path, "catchment compare", CompareNames(), unclaimed));
   CompareDirectory directory(std::move(locked));
   RETURN_IF_ERROR(directory.Prepare(overwrite, record));
   return directory;
 }
 
+absl::Status CompareDirectory::Check(const std::string& path) {
+  return CheckClaim(path, CompareNames(), IsComparison(path) ? Unclaimed::kOurs : Unclaimed::kForeign);
+}
+
 absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const {
   const std::string& path = directory_.path();
-  const std::string record_path = path + "/compare.json";
   if (overwrite) {
-    for (const std::string& old : {path + "/runs", path + "/search", path + kReportJson, path + kReportPage,
-                                   record_path, initial_weights()}) {
-      RETURN_IF_ERROR(Delete(old));
+    for (const char* const runs : kRuns) {
+      RETURN_IF_ERROR(DeleteRuns(absl::StrCat(path, "/", runs)));
+    }
+    for (const char* const file : kFiles) {
+      RETURN_IF_ERROR(Delete(absl::StrCat(path, "/", file)));
     }
   }
-  if (const absl::StatusOr<std::string> text = ReadTextFile(record_path); text.ok()) {
+  if (const absl::StatusOr<std::string> text = ReadTextFile(path + kRecord); text.ok()) {
     const Json before = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
     const std::string difference =
         before.is_object() ? DescribeDifference(before, record) : "its compare.json is damaged";
@@ -106,12 +151,12 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
                      "; choose another --out, or start again with --overwrite (deletes it)"));
   }
   // Writes the record completely or not at all; a comparison that is killed here starts again.
-  const std::string unfinished = record_path + ".new";
+  const std::string unfinished = absl::StrCat(path, kRecord, ".new");
   RETURN_IF_ERROR(WriteFile(unfinished, record.dump(2) + "\n"));
   std::error_code error;
-  fs::rename(unfinished, record_path, error);
+  fs::rename(unfinished, path + kRecord, error);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", record_path, ": ", error.message()));
+  return absl::UnavailableError(absl::StrCat("cannot write ", path, kRecord, ": ", error.message()));
 }
 
 RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path) {

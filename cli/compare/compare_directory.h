@@ -6,7 +6,9 @@
 //   squeue.log     on Slurm: what squeue printed last
 //   kubectl.log    on Kubernetes: what kubectl printed last
 //   report.json, report.html
+//   best.textproto the best job of `catchment tune`
 //   command.lock   held by the command that uses the directory
+//   catchment.claim these names, which belong to Catchment
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 
@@ -36,6 +38,9 @@ class CompareDirectory {
   // FailedPrecondition if it contains another comparison, naming the difference, or is in use.
   static absl::StatusOr<CompareDirectory> Open(const std::string& path, bool overwrite,
                                                const nlohmann::ordered_json& record);
+
+  // Returns the errors that Open would have for files that are not Catchment's. Changes nothing.
+  static absl::Status Check(const std::string& path);
 
   std::string PathOf(const PlannedRun& run) const { return directory_.path() + "/" + run.directory; }
   // The initial weights of all runs, if a program described its model.

@@ -1,6 +1,5 @@
 #include "cli/compare/compare_runs.h"
 
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,14 +49,15 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
 }
 
 absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDirectory& directory) {
-  ASSIGN_OR_RETURN(RunDirectory prepared, RunDirectory::Open(directory.PathOf(run), StartMode::kOverwrite));
-  RETURN_IF_ERROR(WriteFile(prepared.job(), JobText(run.job)));
+  // All in it is of a run, because the comparison has made the directory.
+  ASSIGN_OR_RETURN(RunDirectory prepared,
+                   RunDirectory::Open(directory.PathOf(run), StartMode::kOverwrite, Unclaimed::kOurs));
+  RETURN_IF_ERROR(prepared.WriteJob(run.job));
   return prepared;
 }
 
 void DeleteCheckpoints(const std::string& run_directory) {
-  std::error_code error;
-  std::filesystem::remove_all(run_directory + "/checkpoints", error);
+  DeleteRunCheckpoints(run_directory).IgnoreError();
 }
 
 std::string ResultLine(const std::string& run_directory) {

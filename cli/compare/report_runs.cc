@@ -273,10 +273,7 @@ absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::
   const bool any = std::any_of(comparison.runs.begin(), comparison.runs.end(),
                                [](const RunResult& run) { return run.done || run.diverged; });
   if (!any) return absl::UnavailableError("no run has finished, so there is nothing to report");
-  std::error_code error;
-  fs::create_directories(options.out, error);
-  if (error)
-    return absl::PermissionDeniedError(absl::StrCat("cannot create ", options.out, ": ", error.message()));
+  RETURN_IF_ERROR(ClaimNames(options.out, {kReportPage + 1, kReportJson + 1}));
   RETURN_IF_ERROR(WriteReport(comparison, options.out, streams.out));
   return 0;
 }

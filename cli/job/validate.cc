@@ -16,6 +16,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
+#include "common/job/text_format.h"
 #include "common/program/command_line.h"
 #include "nlohmann/json.hpp"
 
@@ -105,8 +106,24 @@ absl::Status Claim(const Options& options) {
   return DirectoryLock::Take(directory).status();
 }
 
+// Returns an error if --write would replace a file that an earlier --write has not written: its text is not
+// that of a complete job.
+absl::Status CheckMayReplace(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::is_empty(path, error))
+    return absl::OkStatus();
+  // An earlier version has filled in the defaults that it had.
+  const absl::StatusOr<v1::Job> job = LoadJob(path);
+  const bool is_complete = job.ok() && job->has_faults() && job->has_checkpoint();
+  if (is_complete && ReadTextFile(path).value_or("") == JobText(*job)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("--write=", path,
+                                                    " exists, and was not written by this command: choose ",
+                                                    "another file, or delete it"));
+}
+
 absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
   RETURN_IF_ERROR(Claim(options));
+  if (!options.write.empty()) RETURN_IF_ERROR(CheckMayReplace(options.write));
   std::string complete;
   const absl::StatusOr<std::string> text = Explain(options, &complete);
   if (!text.ok() && options.json) {

@@ -11,7 +11,8 @@
 //   summary.json            the result (by the master, at the end)
 //   command.lock            held by the command that uses the directory
 //   master.lock             held by the master
-//   master.address          its address while it runs
+//   master.address          its address while it runs, with its run in master.run
+//   catchment.claim         these names, which belong to Catchment (common/checkpoint/directory_claim.h)
 #ifndef CATCHMENT_CLI_LOCAL_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_LOCAL_RUN_DIRECTORY_H_
 
@@ -22,16 +23,20 @@
 #include "absl/status/statusor.h"
 #include "common/base/directory_lock.h"
 #include "common/base/file_access.h"
+#include "common/checkpoint/directory_claim.h"
 #include "nlohmann/json.hpp"
+#include "proto/job.pb.h"
 
 namespace catchment {
 
 // A directory that no other command uses while this object exists, or the process that made it.
 class LockedDirectory {
  public:
-  // Creates the directory if it does not exist. FailedPrecondition if `command` ("catchment train") uses it
-  // in another process, whose host and pid it names.
-  static absl::StatusOr<LockedDirectory> Open(const std::string& path, const std::string& command);
+  // Claims `names` in the directory, which is created if it does not exist, and changes nothing else.
+  // FailedPrecondition if `command` ("catchment train") uses it in another process, whose host and pid it
+  // names; the errors of ClaimNames.
+  static absl::StatusOr<LockedDirectory> Open(const std::string& path, const std::string& command,
+                                              const Names& names, Unclaimed unclaimed);
 
   const std::string& path() const { return path_; }
 
@@ -51,11 +56,23 @@ enum class StartMode {
 // Returns true if there is a complete checkpoint in the directory of a run.
 bool HasCheckpoint(const std::string& run_directory);
 
+// Returns an error if files that are not Catchment's are in the way of a run in the directory. Changes
+// nothing. `unclaimed`: the origin of files without a record.
+absl::Status CheckRunDirectory(const std::string& path, Unclaimed unclaimed = Unclaimed::kForeign);
+
+// Deletes the checkpoints of a run, and their directory if nothing else is in it.
+absl::Status DeleteRunCheckpoints(const std::string& run_directory);
+
+// Deletes what a run has written to its directory, and the directory if nothing else is in it.
+// FailedPrecondition if one of its names is now a symbolic link, before anything is deleted.
+absl::Status DeleteRun(const std::string& path);
+
 class RunDirectory {
  public:
   // Creates the directory and the folder logs in it. FailedPrecondition names its contents and the remedy:
-  // --resume, --overwrite or another --out; or that another command is using it.
-  static absl::StatusOr<RunDirectory> Open(const std::string& path, StartMode mode);
+  // --resume, --overwrite or another --out; or that another command or a master is using it.
+  static absl::StatusOr<RunDirectory> Open(const std::string& path, StartMode mode,
+                                           Unclaimed unclaimed = Unclaimed::kForeign);
 
   const std::string& path() const { return directory_.path(); }
   std::string job() const { return path() + "/job.textproto"; }
@@ -68,6 +85,9 @@ class RunDirectory {
   std::string best_model() const { return path() + "/model-best.safetensors"; }
   std::string summary() const { return path() + "/summary.json"; }
   bool HasCheckpoint() const { return catchment::HasCheckpoint(path()); }
+
+  // Replaces the job, unless it is the same.
+  absl::Status WriteJob(const v1::Job& complete) const;
 
  private:
   explicit RunDirectory(LockedDirectory directory) : directory_(std::move(directory)) {}
@@ -84,7 +104,7 @@ absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file);
 // Replaces the content of a file. Errors: those of OpenFile; Unavailable if it cannot be written.
 absl::Status WriteFile(const std::string& path, const std::string& text,
                        FileNamedBy named_by = FileNamedBy::kDirectory);
-// Deletes a file, or a directory with its content; no error if there is none.
+// Deletes a file; no error if there is none.
 absl::Status Delete(const std::string& path);
 
 }  // namespace catchment

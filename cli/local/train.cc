@@ -187,6 +187,18 @@ std::string SourceOf(const TrainOptions& options) {
   return absl::StrCat(options.out, "/job.textproto");
 }
 
+// Returns an error if the run would replace the user's job file by one with all defaults.
+absl::Status CheckKeepsJob(const TrainOptions& options, const v1::Job& job) {
+  const std::string own = options.out + "/job.textproto";
+  std::error_code error;
+  if (options.job.empty() || !std::filesystem::equivalent(options.job, own, error)) return absl::OkStatus();
+  if (ReadTextFile(own).value_or("") == JobText(job)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      options.job, " is the job file of the run in ", options.out,
+      ", which would be replaced by one with all ", "changes and defaults: ",
+      Resumes(options) ? "leave JOB out to resume the run" : "copy it, or choose another --out"));
+}
+
 absl::Status CheckResumed(const TrainOptions& options) {
   std::error_code error;
   if (!Resumes(options) || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
@@ -204,6 +216,8 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   TrainOptions options = given;
   if (options.resume == AutoSwitch::kAuto)
     options.resume = HasCheckpoint(options.out) ? AutoSwitch::kOn : AutoSwitch::kOff;
+  // Nothing has changed, and no program has been started, when a directory is refused.
+  RETURN_IF_ERROR(CheckRunDirectory(options.out));
   // Reads the job before it changes anything in the directory, which may contain the job.
   RETURN_IF_ERROR(CheckResumed(options));
   const std::string source = SourceOf(options);
@@ -218,6 +232,7 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
   RETURN_IF_ERROR(CheckEvaluator(options, *job));
+  RETURN_IF_ERROR(CheckKeepsJob(options, *job));
   if (IsDone(options, *job)) {
     *streams.err << options.out
                  << " contains the result of this finished job; to train longer, increase its budget, for "
@@ -226,7 +241,7 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   }
   ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Open(options.out, ModeOf(options)));
   if (description.has_value()) RETURN_IF_ERROR(description->KeepWeights(directory.initial_weights(), &*job));
-  RETURN_IF_ERROR(WriteFile(directory.job(), JobText(*job)));
+  RETURN_IF_ERROR(directory.WriteJob(*job));
   return RunInDirectory(options, *job, daemons, directory, BoundsFor(options.program, bounds), signals,
                         streams);
 }

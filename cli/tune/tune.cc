@@ -162,6 +162,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   SignalWaiter signals;
   std::optional<ProgramDescription> description;
   CompareOptions& plan = options.runs.plan;
+  RETURN_IF_ERROR(CompareDirectory::Check(plan.out));
   ASSIGN_OR_RETURN(const v1::Job given, GivenJob(plan, &signals, &description));
   plan.workers = {options.workers > 0 ? options.workers : std::max(1, static_cast<int>(given.workers()))};
   RETURN_IF_ERROR(CheckFields(given, &options.over));

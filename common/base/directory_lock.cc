@@ -38,6 +38,19 @@ void WriteOwner(int fd, const std::string& path, int process) {
   LOG_IF(WARNING, !written) << "cannot write host and pid to " << path << ": " << std::strerror(errno);
 }
 
+// Returns true if the file may be a user's: it has text, and no owner's, not even the beginning of one.
+bool IsForeign(int fd) {
+  char text[512] = "";
+  const ssize_t size = pread(fd, text, sizeof(text), 0);
+  if (size <= 0) return false;
+  struct stat about;
+  const std::string owner(text, size);
+  const size_t space = owner.find(' ');
+  const bool names_process = space != std::string::npos && space > 0 &&
+                             owner.find_first_not_of("0123456789\n", space + 1) == std::string::npos;
+  return !names_process || fstat(fd, &about) != 0 || about.st_size != size;
+}
+
 // Lets those use the file who may write to the directory, and no others.
 void ShareWithWriters(int fd, const std::string& directory) {
   struct stat of_directory, of_file;
@@ -88,6 +101,10 @@ absl::Status DirectoryLock::TakeForCaller(const std::string& directory, int fd, 
 absl::Status DirectoryLock::Lock(int fd, const std::string& directory, const LockUser& user, int owner,
                                  const LockFile& lock_file) {
   const std::string path = absl::StrCat(directory, "/", user.file);
+  if (IsForeign(fd)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " was not written by Catchment: move it, or choose another directory"));
+  }
   ShareWithWriters(fd, directory);
   if (lock_file(fd) == 0) {
     WriteOwner(fd, path, owner);

@@ -1,8 +1,12 @@
 #include "common/checkpoint/checkpoint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +16,7 @@
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/run_record.h"
 #include "common/checkpoint/worker_file.h"
 #include "glog/logging.h"
 
@@ -84,15 +89,28 @@ std::string UnusablePath(const std::string& dir, uint64_t number) {
   return path;
 }
 
-// Deletes the checkpoint, and its manifest first, so that a partly deleted checkpoint does not count as
-// complete.
-absl::Status Delete(const std::string& dir, uint64_t number) {
-  const std::string path = CheckpointDirectory(dir, number);
+// Deletes the files of a checkpoint, and its manifest first, so that a partly deleted checkpoint does not
+// count as complete. The directory remains if it has files of others.
+absl::Status DeleteFiles(const std::string& path) {
   std::error_code error;
   std::filesystem::remove(path + "/manifest.textproto", error);
-  if (!error) std::filesystem::remove_all(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete ", path));
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (IsCheckpointFile(entry.path().filename().string())) files.push_back(entry.path());
+  }
+  for (const std::filesystem::path& file : files) {
+    if (!error) std::filesystem::remove(file, error);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete ", path));
+  if (rmdir(path.c_str()) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST ||
+      errno == ENOTDIR)
+    return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot delete ", path));
+}
+
+absl::Status Delete(const std::string& dir, uint64_t number) {
+  return DeleteFiles(CheckpointDirectory(dir, number));
 }
 
 // Raises the counters in `state` to those of `saved`, and takes its momentum if it is newer, because a
@@ -113,7 +131,28 @@ void Raise(const v1::BlockState& saved, v1::BlockState* state) {
   state->set_compensation_begin(std::max(state->compensation_begin(), saved.compensation_begin()));
 }
 
+// Returns true for checkpoint-NUMBER and those that were set aside (UnusablePath).
+bool IsCheckpointName(const std::string& name) {
+  static const std::regex kName("checkpoint-[0-9]+(\\.unusable(-[0-9]+)?)?");
+  return std::regex_match(name, kName);
+}
+
 }  // namespace
+
+absl::Status DeleteAllCheckpoints(const std::string& dir) {
+  std::error_code error;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    if (!entry.is_symlink(error) && IsCheckpointName(entry.path().filename().string()))
+      found.push_back(entry.path());
+  }
+  for (const std::filesystem::path& path : found) {
+    RETURN_IF_ERROR(DeleteFiles(path.string()));
+  }
+  if (ReadRunRecord(dir).ok()) RETURN_IF_ERROR(DeleteRunRecord(dir));
+  RemoveTemporaries(dir);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
   ASSIGN_OR_RETURN(const auto numbers, ListCheckpoints(dir));

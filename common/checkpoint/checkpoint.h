@@ -66,6 +66,10 @@ absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest
 // one. Newer incomplete checkpoints are kept, because they may be in progress. `keep` is at least 1.
 absl::Status Prune(const std::string& dir, int keep);
 
+// Deletes all checkpoints, those that were set aside, and the record of the job. Files of other programs
+// remain.
+absl::Status DeleteAllCheckpoints(const std::string& dir);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_CHECKPOINT_CHECKPOINT_H_

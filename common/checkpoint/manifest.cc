@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <regex>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -41,6 +42,19 @@ absl::StatusOr<std::string> TakeChecked(const std::string& path, const std::stri
   const std::string checked = text.substr(0, line);
   if (text.substr(line) == ChecksumLine(checked)) return checked;
   return absl::DataLossError(absl::StrCat(path, ": is damaged: its checksum does not match its last line"));
+}
+
+// Returns true for a directory that has a file of a checkpoint, or is empty. One that cannot be read may be a
+// checkpoint, which must not be passed over.
+bool MayBeCheckpoint(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return static_cast<bool>(error);
+  bool empty = true;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (IsCheckpointFile(entry.path().filename().string())) return true;
+    empty = false;
+  }
+  return empty;
 }
 
 // Returns an empty string if there is no problem.
@@ -90,6 +104,12 @@ std::string ShardFileName(int shard, int num_shards) {
   return absl::StrCat("shard-", shard, "-of-", num_shards, ".safetensors");
 }
 
+bool IsCheckpointFile(const std::string& name) {
+  static const std::regex kFile(
+      "(manifest\\.textproto|(shard-[0-9]+-of-[0-9]+|worker-[0-9]+)\\.safetensors)(\\.[0-9a-f]{16}\\.tmp)?");
+  return std::regex_match(name, kFile);
+}
+
 absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir) {
   std::error_code error;
   std::filesystem::directory_iterator entries(dir, error);
@@ -105,7 +125,7 @@ absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir) {
       continue;
     }
     // Not "checkpoint-007" or "checkpoint- 7", which Catchment does not write.
-    if (name == absl::StrCat(kPrefix, number)) numbers.push_back(number);
+    if (name == absl::StrCat(kPrefix, number) && MayBeCheckpoint(entries->path())) numbers.push_back(number);
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read the directory ", dir));
   std::sort(numbers.begin(), numbers.end(), std::greater<>());

@@ -26,8 +26,12 @@ std::string CheckpointDirectory(const std::string& dir, uint64_t number);
 // Returns "shard-0-of-2.safetensors".
 std::string ShardFileName(int shard, int num_shards);
 
+// Returns true for the name of a file that is written to checkpoint-NUMBER.
+bool IsCheckpointFile(const std::string& name);
+
 // Returns the numbers of the directories checkpoint-NUMBER in `dir`, complete or not, the newest (highest)
-// first. NotFound if `dir` does not exist.
+// first. Those that have only files of other programs, which use the same names, are left out. NotFound if
+// `dir` does not exist.
 absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir);
 
 // Completes checkpoint manifest.number(), all shards of which must be saved.

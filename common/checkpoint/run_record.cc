@@ -1,7 +1,11 @@
 #include "common/checkpoint/run_record.h"
 
 #include <google/protobuf/text_format.h>
+#include <unistd.h>
 
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/text_format.h"
@@ -19,6 +23,11 @@ absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record)
   CHECK(google::protobuf::TextFormat::PrintToString(record, &text));
   RETURN_IF_ERROR(CreateDirectories(dir));
   return WriteAtomically(RecordPath(dir), text);
+}
+
+absl::Status DeleteRunRecord(const std::string& dir) {
+  if (unlink(RecordPath(dir).c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot delete ", RecordPath(dir)));
 }
 
 absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir) {

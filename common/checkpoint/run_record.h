@@ -14,6 +14,9 @@ namespace catchment {
 // Replaces the record; creates `dir` if necessary.
 absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record);
 
+// Deletes the record, which must exist.
+absl::Status DeleteRunRecord(const std::string& dir);
+
 // Reads the record. NotFound if there is none; InvalidArgument if the file is not a record.
 absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir);
 

@@ -10,12 +10,14 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/open_files.h"
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/directory_claim.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
@@ -27,9 +29,30 @@
 namespace catchment {
 namespace {
 
+// Returns the directory in which commands look for the master; empty if there is none.
+std::string AddressDirectory(const ServerConfig& config) {
+  return config.flags.out.empty() ? config.checkpoint_dir : config.flags.out;
+}
+
+// Returns the names that the master writes there.
+Names NamesOf(const ServerConfig& config) {
+  Names names;
+  for (const std::string& name : MasterNames()) {
+    const bool is_used = name == "checkpoints"
+                             ? config.checkpoint_dir == config.flags.out + "/checkpoints"
+                             : !config.flags.out.empty() || absl::StartsWith(name, "master.");
+    if (is_used) names.push_back(name);
+  }
+  return names;
+}
+
 // Locks --out and the directory for checkpoints, so that only one master at a time reads or deletes files
-// there.
+// there, and claims their files.
 absl::Status LockDirectories(ServerConfig* config) {
+  const std::string claimed = AddressDirectory(*config);
+  if (claimed.empty()) return absl::OkStatus();
+  const Unclaimed unclaimed = ProvenByRun(config->checkpoint_dir);
+  RETURN_IF_ERROR(CheckClaim(claimed, NamesOf(*config), unclaimed));
   std::map<std::string, std::string> directories;  // by canonical path; both may be the same
   for (const std::string& directory : {config->flags.out, config->checkpoint_dir}) {
     if (directory.empty()) continue;
@@ -38,7 +61,12 @@ absl::Status LockDirectories(ServerConfig* config) {
     const std::string path = std::filesystem::canonical(directory, error).string();
     directories.emplace(error ? directory : path, directory);
   }
+  // The lock in checkpoints/ is a file there, so the names are claimed first.
+  ASSIGN_OR_RETURN(DirectoryLock first, DirectoryLock::Take(claimed));
+  config->locks.push_back(std::move(first));
+  RETURN_IF_ERROR(ClaimNames(claimed, NamesOf(*config), unclaimed));
   for (const auto& [path, directory] : directories) {
+    if (directory == claimed) continue;
     ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(directory));
     config->locks.push_back(std::move(lock));
   }
@@ -90,8 +118,7 @@ absl::StatusOr<ServerConfig> ReadConfig(const ServerFlags& flags) {
   config.server_credentials = server;
   if (config.index == 0) {
     RETURN_IF_ERROR(LockDirectories(&config));
-    config.address_file =
-        std::make_unique<MasterAddressFile>(flags.out.empty() ? config.checkpoint_dir : flags.out);
+    config.address_file = std::make_unique<MasterAddressFile>(AddressDirectory(config));
   }
   return config;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -9,6 +11,7 @@
 #include "cli/job/read_job.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
+#include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -666,6 +669,21 @@ TEST_F(ValidateTest, WritesTheJobWithTheChangesAndEveryDefault) {
   EXPECT_EQ(job->epochs(), 3);
   EXPECT_EQ(job->workers(), 8u);
   EXPECT_GT(job->faults().heartbeat_timeout_seconds(), 0);
+}
+
+TEST_F(ValidateTest, ReplacesOnlyAFileThatItHasWritten) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/mine.textproto";
+  std::ofstream(path) << "# my comment\n" << ReadTextFile(kCnn).value();
+  const std::string mine = ReadTextFile(path).value();
+  for (const std::string& job : {std::string(kCnn), path}) {
+    EXPECT_EQ(Run({job, "--write=" + path}), 1);
+    EXPECT_THAT(err_.str(), HasSubstr(path + " exists, and was not written by this command"));
+    EXPECT_EQ(ReadTextFile(path).value(), mine);
+  }
+  std::filesystem::remove(path);
+  EXPECT_EQ(Run({kCnn, "--write=" + path}), 0) << err_.str();
+  EXPECT_EQ(Run({kCnn, "--set", "epochs=3", "--write=" + path}), 0) << err_.str();
+  EXPECT_EQ(LoadJob(path)->epochs(), 3);
 }
 
 TEST_F(ValidateTest, NamesAFileThatCannotBeWritten) {

@@ -489,6 +489,42 @@ TEST_F(TrainTest, TheSameCommandWithResumeAutoBeginsContinuesAndKeepsTheResult) 
   EXPECT_THAT(err_.str(), HasSubstr("contains the result of this finished job"));
 }
 
+// Hugging Face's scripts are started with --output_dir=./, and other trainers use the same names.
+TEST_F(TrainTest, AUsersProjectIsRefusedAndNothingOfItIsTouched) {
+  options_.out = root_ + "/project";
+  options_.job = options_.out + "/job.textproto";
+  fs::create_directories(options_.out + "/logs");
+  fs::copy_file("examples/mnist_mlp.textproto", options_.job);
+  std::ofstream(options_.job, std::ios::app) << "# my comment\n";
+  std::ofstream(options_.out + "/logs/notes.txt") << "mine";
+  const std::string job = ReadTextFile(options_.job).value_or("");
+  for (const bool overwrite : {false, true, false}) {
+    options_.overwrite = overwrite;
+    EXPECT_EQ(Train(), 1);
+    EXPECT_THAT(err_.str(), HasSubstr(options_.job + " was not written by Catchment"));
+    EXPECT_EQ(ReadTextFile(options_.job).value_or(""), job);
+    EXPECT_EQ(ReadTextFile(options_.out + "/logs/notes.txt").value_or(""), "mine");
+    EXPECT_EQ(std::distance(fs::directory_iterator(options_.out), {}), 2);
+  }
+}
+
+TEST_F(TrainTest, TheJobFileThatIsGivenIsNeverReplaced) {
+  options_.job = root_ + "/out/mine.textproto";
+  fs::create_directories(options_.out);
+  fs::copy_file("examples/mnist_mlp.textproto", options_.job);
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_EQ(ReadTextFile(options_.job).value_or(""), ReadTextFile("examples/mnist_mlp.textproto").value());
+  // The run's own file, in which the user has written meanwhile.
+  options_.job = options_.out + "/job.textproto";
+  options_.overwrite = true;
+  std::ofstream(options_.job, std::ios::app) << "# my comment\n";
+  const std::string text = ReadTextFile(options_.job).value_or("");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr(options_.job + " is the job file of the run"));
+  EXPECT_EQ(ReadTextFile(options_.job).value_or(""), text);
+  EXPECT_TRUE(fs::exists(options_.out + "/summary.json")) << "nothing is deleted";
+}
+
 TEST_F(TrainTest, ResumingInANewDirectorySaysThatThereIsNoRun) {
   options_.job.clear();
   options_.resume = AutoSwitch::kOn;

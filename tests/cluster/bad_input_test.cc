@@ -86,6 +86,25 @@ TEST(BadServerTest, IndexOutOfRange) {
   ExpectRefusal(Server(GoodJob(), {"--index=-1"}), HasSubstr("--index=-1"), kUsage);
 }
 
+// Another program's files are neither appended to nor replaced.
+TEST(BadServerTest, FilesOfOthersInItsDirectories) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"metrics.jsonl", "summary.json", "model.safetensors", "tensorboard/events",
+                           "checkpoints/epoch3.pt", "master.address", "master.lock"}) {
+    const std::string out = TestDirectory() + "/out", path = out + "/" + name;
+    fs::remove_all(out);
+    fs::create_directories(fs::path(path).parent_path());
+    WriteFile(std::string("out/") + name, "without a newline");
+    for (int time = 0; time < 2; ++time) {
+      ExpectRefusal(Server(GoodJob(), {"--out=" + out}),
+                    AllOf(HasSubstr(out + "/" + std::string(name).substr(0, std::string(name).find('/'))),
+                          HasSubstr("was not written by Catchment")));
+      std::ifstream file(path);
+      EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "without a newline") << name;
+    }
+  }
+}
+
 TEST(BadServerTest, NoJobFile) {
   ExpectRefusal({ServerProgram()}, HasSubstr("--job=FILE is required"), kUsage);
   const std::string missing = TestDirectory() + "/no-such.textproto";

@@ -60,6 +60,11 @@ class CompareTest : public ::testing::Test {
     out_.str("");
     err_.str("");
     fs::remove(root_ + "/trained");
+    // A master of a run that is trained again awaits its worker.
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(options_.out, error)) {
+      if (entry.path().filename() == "finish") fs::remove(entry.path());
+    }
     const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
     SignalWaiter signals;
     LocalLauncher launcher(options_, {server, root_ + "/worker.sh"}, bounds_, &signals);
@@ -101,7 +106,6 @@ TEST_F(CompareTest, SecondStartCarriesOutOnlyMissingRuns) {
   fs::remove_all(options_.out + "/runs/downpour-1-workers-seed-1");
   // A run that was killed has no summary.
   fs::remove(options_.out + "/runs/sync-1-workers-seed-2/summary.json");
-  fs::remove(options_.out + "/runs/sync-1-workers-seed-2/finish");
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre("downpour-1-workers-seed-1", "sync-1-workers-seed-2"));
   EXPECT_THAT(out_.str(), HasSubstr("2 of 4 runs are already done"));
@@ -113,7 +117,6 @@ TEST_F(CompareTest, AResultOfAnotherJobDoesNotCount) {
   ASSERT_EQ(Compare(), 0) << err_.str();
   const std::string run = options_.out + "/runs/sync-1-workers-seed-1";
   std::ofstream(run + "/job.textproto", std::ios::app) << "# changed\n";
-  fs::remove(run + "/finish");
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre("sync-1-workers-seed-1"));
 }
@@ -131,6 +134,25 @@ TEST_F(CompareTest, AnotherComparisonInTheSamePlaceIsRefusedByName) {
   options_.overwrite = true;
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_EQ(Trained().size(), 4u);
+}
+
+TEST_F(CompareTest, FilesOfTheUserAreNeverTakenForAComparison) {
+  fs::create_directories(options_.out + "/runs");
+  std::ofstream(options_.out + "/runs/events.log") << "TensorBoard's";
+  for (const bool overwrite : {false, true}) {
+    options_.overwrite = overwrite;
+    EXPECT_EQ(Compare(), 1);
+    EXPECT_THAT(err_.str(), HasSubstr(options_.out + "/runs was not written by Catchment"));
+  }
+  fs::remove_all(options_.out + "/runs");
+  ASSERT_EQ(Compare(), 0) << err_.str();
+  const std::string note = options_.out + "/runs/sync-1-workers-seed-1/notes.txt";
+  std::ofstream(note) << "mine";
+  std::ofstream(options_.out + "/report.md") << "mine";
+  options_.seeds = 1;
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_TRUE(fs::exists(note) && fs::exists(options_.out + "/report.md"));
+  EXPECT_FALSE(fs::exists(options_.out + "/runs/sync-1-workers-seed-2/summary.json")) << "an earlier run";
 }
 
 TEST_F(CompareTest, AnotherTargetIsOnlyAnotherReport) {

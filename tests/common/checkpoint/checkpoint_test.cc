@@ -636,6 +636,23 @@ TEST(Prune, KeepsTheNewestCompleteOnesAndWhatIsUnderWay) {
   EXPECT_THAT(*ListCheckpoints(dir), ElementsAre(7, 6, 4));
 }
 
+// Other trainers use the same names.
+TEST(Prune, CheckpointsAndFilesOfOtherProgramsAreNeitherCountedNorDeleted) {
+  const std::string dir = FreshDirectory();
+  for (const uint64_t number : {1, 2, 3}) Save(dir, number, 1);
+  const std::string theirs = dir + "/checkpoint-500", in_ours = CheckpointDirectory(dir, 1) + "/optimizer.pt";
+  std::filesystem::create_directories(theirs);
+  SetFileBytes(theirs + "/model.safetensors", "theirs");
+  SetFileBytes(in_ours, "theirs");
+  EXPECT_THAT(*ListCheckpoints(dir), ElementsAre(3, 2, 1));
+  ASSERT_TRUE(SetAsideNewerThan(dir, 3).ok() && Prune(dir, 1).ok());
+  EXPECT_FALSE(std::filesystem::exists(CheckpointDirectory(dir, 2)));
+  ASSERT_TRUE(DeleteAllCheckpoints(dir).ok());
+  EXPECT_FALSE(std::filesystem::exists(CheckpointDirectory(dir, 3)));
+  EXPECT_EQ(FileBytes(theirs + "/model.safetensors"), "theirs");
+  EXPECT_EQ(FileBytes(in_ours), "theirs");
+}
+
 TEST(Prune, DamagedOnesCrowdOutNoSoundOne) {
   const std::string dir = FreshDirectory();
   for (uint64_t number : {1, 2, 3}) Save(dir, number, 1);
