@@ -14,6 +14,7 @@
 #include "common/job/model_shapes.h"
 #include "kernels/device.h"
 #include "server/shard/shard_host.h"
+#include "worker/data/data_checksum.h"
 #include "worker/data/load_data.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"
@@ -52,6 +53,7 @@ class TrainedModel final : public SimulatedModel {
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
   const std::vector<Range>& layers() const override { return layers_; }
   uint64_t train_samples() const override { return data_.train.size(); }
+  uint64_t data_checksum() const override { return DataChecksum(data_); }
   std::string description() const override { return model_->device(); }
 
   absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout& layout) const override {

@@ -31,6 +31,8 @@ class SimulatedModel {
   virtual const std::vector<Range>& layers() const = 0;
   virtual absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout& layout) const = 0;
   virtual uint64_t train_samples() const = 0;
+  // RegisterRequest.data_checksum; 0: there are no data.
+  virtual uint64_t data_checksum() const { return 0; }
   // Returns the bytes of the job's model for each byte of these tensors.
   virtual double wire_scale() const { return 1; }
   // Returns the number of values in a block; nothing: that of the job.

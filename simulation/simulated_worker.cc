@@ -279,6 +279,7 @@ absl::Status SimulatedWorker::RunSession() {
     info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
   }
   request.set_train_samples(cluster_.model->train_samples());
+  request.set_data_checksum(cluster_.model->data_checksum());
   request.set_host("simulated");
   request.set_pid(index_);
   request.set_device(cluster_.model->description());

@@ -21,6 +21,7 @@
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
+#include "worker/data/data_checksum.h"
 #include "worker/data/load_data.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"
@@ -196,10 +197,11 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   AttachedModel* const attached =
       reply.job().model().has_external() ? static_cast<AttachedModel*>(model.get()) : nullptr;
   ASSIGN_OR_RETURN(ParameterLayout layout, LayoutOf(reply.job(), model->tensors(), reply.servers_size()));
+  const uint64_t checksum = options.role == v1::WORKER ? DataChecksum(data) : 0;
   return Session{reply.run_id(),    reply.job(),     {reply.servers().begin(), reply.servers().end()},
                  std::move(stage),  std::move(data), std::move(model),
                  std::move(layout), attached,        /*residual=*/{},
-                 /*version=*/0};
+                 /*version=*/0,     checksum};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
@@ -232,6 +234,7 @@ v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
   }
   request.set_train_samples(session.data.train.size());
   request.set_class_names(session.data.class_names);
+  request.set_data_checksum(session.data_checksum);
   request.set_host(HostName());
   request.set_pid(getpid());
   request.set_device(session.model->device());

@@ -48,6 +48,7 @@ struct Session {
   std::vector<float> residual;
   // The highest version of a block that the last registration has seen; 0: none.
   uint64_t version = 0;
+  uint64_t data_checksum = 0;  // DataChecksum
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the

@@ -64,7 +64,7 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
     return result;
   }
   result.reason = TextOrEmpty(*summary, "reason");
-  const RunOutcome outcome = OutcomeOf(run, path);
+  const RunOutcome outcome = directory.OutcomeOf(run);
   result.diverged = outcome == RunOutcome::kDiverged;
   if (outcome != RunOutcome::kDone) return result;
   ReadResult(*summary, ReadTextFile(path + "/metrics.jsonl").value_or(""), &result);

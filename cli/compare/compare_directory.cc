@@ -1,7 +1,10 @@
 #include "cli/compare/compare_directory.h"
 
+#include <glog/logging.h>
+
 #include <filesystem>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +13,7 @@
 #include "cli/local/run_directory.h"
 #include "cli/local/train_monitor.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/atomic_file.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -35,6 +39,7 @@ std::string JobDifference(const std::string& before, const std::string& now) {
 }
 
 constexpr char kRecord[] = "/compare.json";
+constexpr char kData[] = "data";  // a key of the record
 constexpr const char* kRuns[] = {"runs", "search"};
 constexpr const char* kFiles[] = {"compare.json",   "initial.safetensors", "report.json", "report.html",
                                   "best.textproto", "squeue.log",          "kubectl.log"};
@@ -142,7 +147,12 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
     }
   }
   if (const absl::StatusOr<std::string> text = ReadTextFile(path + kRecord); text.ok()) {
-    const Json before = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    Json before = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (before.is_object() && before.contains(kData)) {
+      const MutexLock lock(&data_->mu);
+      data_->last = DataFromJson(before[kData]);
+      before.erase(kData);
+    }
     const std::string difference =
         before.is_object() ? DescribeDifference(before, record) : "its compare.json is damaged";
     if (difference.empty()) return absl::OkStatus();
@@ -150,13 +160,60 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
         absl::StrCat(path, " holds another comparison: ", difference,
                      "; choose another --out, or start again with --overwrite (deletes it)"));
   }
-  // Writes the record completely or not at all; a comparison that is killed here starts again.
-  const std::string unfinished = absl::StrCat(path, kRecord, ".new");
-  RETURN_IF_ERROR(WriteFile(unfinished, record.dump(2) + "\n"));
-  std::error_code error;
-  fs::rename(unfinished, path + kRecord, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, kRecord, ": ", error.message()));
+  return WriteRecord(record);
+}
+
+// Writes the record completely or not at all; a comparison that is killed here starts again.
+absl::Status CompareDirectory::WriteRecord(const Json& record) const {
+  const std::string path = directory_.path() + kRecord;
+  return WriteAtomically(path, record.dump(2) + "\n");
+}
+
+RunOutcome CompareDirectory::OutcomeOf(const PlannedRun& run) const {
+  const RunOutcome outcome = catchment::OutcomeOf(run, PathOf(run));
+  if (outcome == RunOutcome::kNone) return outcome;
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(PathOf(run) + "/summary.json");
+  const MutexLock lock(&data_->mu);
+  const bool of_other_data = summary.ok() && !DescribeDifference(data_->last, DataOf(*summary)).empty();
+  return of_other_data ? RunOutcome::kNone : outcome;
+}
+
+void CompareDirectory::NoteEnd(const PlannedRun& run) const {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(PathOf(run) + "/summary.json");
+  if (!summary.ok() || catchment::OutcomeOf(run, PathOf(run)) == RunOutcome::kNone) return;
+  const RunData data = DataOf(*summary);
+  const MutexLock lock(&data_->mu);
+  std::string change = DescribeDifference(data_->last, data);
+  if (!change.empty()) {
+    data_->change = std::move(change);
+  } else if (data_->last.train_samples > 0) {
+    return;
+  }
+  data_->last = data;
+  Json record = Json::parse(ReadTextFile(directory_.path() + kRecord).value_or(""), nullptr, false);
+  if (!record.is_object()) return;
+  record[kData] = ToJson(data);
+  // Without it the next command would only compare with the runs that it executes.
+  const absl::Status status = WriteRecord(record);
+  LOG_IF(WARNING, !status.ok()) << status.message();
+}
+
+bool CompareDirectory::data_changed() const {
+  const MutexLock lock(&data_->mu);
+  return !data_->change.empty();
+}
+
+absl::StatusOr<bool> CompareDirectory::TakeChange(std::ostream* out) const {
+  constexpr int kMostChanges = 3;  // of one command
+  const MutexLock lock(&data_->mu);
+  const std::string change = std::exchange(data_->change, "");
+  if (change.empty()) return false;
+  if (++data_->changes > kMostChanges) {
+    return absl::UnavailableError(absl::StrCat("the data differ from run to run (", change,
+                                               "): give all runs the same data, and repeat the command"));
+  }
+  *out << "the data have changed: " << change << "; runs of the old data are done again\n" << std::flush;
+  return true;
 }
 
 RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path) {

@@ -1,6 +1,6 @@
 // The directory of a comparison (--out):
 //
-//   compare.json   the record of the options and the job; written first
+//   compare.json   the record of the options and the job, written first, and of the runs' data
 //   runs/NAME/     the output of one run, as written by `catchment train`, without checkpoints
 //   search/NAME/   likewise, of the searches for learning rates
 //   squeue.log     on Slurm: what squeue printed last
@@ -12,7 +12,9 @@
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 
+#include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,11 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/compare_plan.h"
+#include "cli/compare/run_data.h"
 #include "cli/local/run_directory.h"
 #include "cli/report/comparison.h"
 #include "cli/tune/halving.h"
+#include "common/base/mutex.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -32,6 +36,10 @@ nlohmann::ordered_json CompareRecord(const CompareOptions& options, const v1::Jo
 
 // Returns the first difference, a flag or a line of the job; empty if there is none.
 std::string DescribeDifference(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+
+// kNone: there is no result of the run's job; kDone: the run ended at its budget; kDiverged: its training
+// diverged.
+enum class RunOutcome { kNone, kDone, kDiverged };
 
 class CompareDirectory {
  public:
@@ -43,20 +51,41 @@ class CompareDirectory {
   static absl::Status Check(const std::string& path);
 
   std::string PathOf(const PlannedRun& run) const { return directory_.path() + "/" + run.directory; }
+  // Returns the outcome of a run. A run on other data than those of the last run that has ended counts as
+  // kNone, and is done again.
+  RunOutcome OutcomeOf(const PlannedRun& run) const;
+  // Compares the data of a run that has ended with those of the runs before, and records them. Threads: safe.
+  void NoteEnd(const PlannedRun& run) const;
+  // Returns true if the data have changed since the runs before, which are done again.
+  bool data_changed() const;
+  // Does the same and forgets the change, after printing it to `out`. Errors: Unavailable if the data go on
+  // changing.
+  absl::StatusOr<bool> TakeChange(std::ostream* out) const;
+
   // The initial weights of all runs, if a program described its model.
   std::string initial_weights() const { return directory_.path() + "/initial.safetensors"; }
   const std::string& path() const { return directory_.path(); }
 
  private:
-  explicit CompareDirectory(LockedDirectory directory) : directory_(std::move(directory)) {}
+  // The data of the runs.
+  struct Data {
+    Mutex mu;
+    RunData last ABSL_GUARDED_BY(mu);        // of the run that has ended last, also in an earlier command
+    std::string change ABSL_GUARDED_BY(mu);  // a change that TakeChange has not returned; may be empty
+    int changes ABSL_GUARDED_BY(mu) = 0;
+  };
+
+  explicit CompareDirectory(LockedDirectory directory)
+      : directory_(std::move(directory)), data_(std::make_unique<Data>()) {}
   absl::Status Prepare(bool overwrite, const nlohmann::ordered_json& record) const;
 
+  // Replaces the record, or leaves it as it is.
+  absl::Status WriteRecord(const nlohmann::ordered_json& record) const;
+
   LockedDirectory directory_;
+  std::unique_ptr<Data> data_;
 };
 
-// kNone: there is no result of the run's job; kDone: the run ended at its budget; kDiverged: its training
-// diverged.
-enum class RunOutcome { kNone, kDone, kDiverged };
 // Returns the outcome of a run from its directory at `path`.
 RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
 

@@ -29,7 +29,7 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
   std::vector<PlannedRun> missing;
   for (const PlannedRun& run : runs) {
     const std::string path = directory.PathOf(run);
-    if (OutcomeOf(run, path) == RunOutcome::kNone) {
+    if (directory.OutcomeOf(run) == RunOutcome::kNone) {
       missing.push_back(run);
     } else {
       // A run may have ended without a command that waited for it.
@@ -44,7 +44,10 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
   const SteadyClock clock;
   CompareProgress progress(streams.out, streams.out_size().columns, static_cast<int>(missing.size()), &clock);
   if (missing.empty()) return absl::OkStatus();
-  const auto none = [](const PlannedRun&) { return std::vector<PlannedRun>(); };
+  const auto none = [&directory](const PlannedRun& ended) {
+    directory.NoteEnd(ended);
+    return std::vector<PlannedRun>();
+  };
   return launcher->Launch(std::move(missing), none, directory, &progress, signal);
 }
 

@@ -38,9 +38,15 @@ void AppendTrials(const PlannedSearch& planned, const SearchResult& result,
 
 absl::Status ComparisonRuns::Run() {
   RETURN_IF_ERROR(MakePlan(options_, given_, {}).status());
-  RETURN_IF_ERROR(Search());
-  ASSIGN_OR_RETURN(plan_, MakePlan(options_, given_, found_));
-  return RunMissing(plan_.runs, directory_, launcher_, streams_, &signal_);
+  while (true) {
+    trials_.clear();
+    RETURN_IF_ERROR(Search());
+    ASSIGN_OR_RETURN(plan_, MakePlan(options_, given_, found_));
+    RETURN_IF_ERROR(RunMissing(plan_.runs, directory_, launcher_, streams_, &signal_));
+    // Runs and searches of the old data are done again.
+    ASSIGN_OR_RETURN(const bool changed, directory_.TakeChange(streams_.out));
+    if (!changed) return absl::OkStatus();
+  }
 }
 
 absl::Status ComparisonRuns::Search() {

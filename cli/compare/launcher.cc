@@ -16,6 +16,7 @@ absl::Status SequentialLauncher::Launch(std::vector<PlannedRun> runs, const Foll
   for (size_t i = 0; i < runs.size(); ++i) {
     RETURN_IF_ERROR(Train(runs[i], directory, progress, signal));
     std::vector<PlannedRun> next = following(runs[i]);
+    if (directory.data_changed()) return absl::OkStatus();
     runs.insert(runs.end(), std::make_move_iterator(next.begin()), std::make_move_iterator(next.end()));
   }
   return absl::OkStatus();

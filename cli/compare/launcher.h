@@ -25,7 +25,8 @@ class Launcher {
   virtual ~Launcher() = default;
 
   // Carries out runs that are not done, and those that follow them. Reports the end of each to `progress` and
-  // `following`, also that of a run that fails, after which it continues with the others.
+  // `following`, also that of a run that fails, after which it continues with the others. May return before
+  // all have begun if the data have changed (CompareDirectory).
   // Errors: Aborted if a signal ended it, with the signal in *signal; those that concern all runs.
   virtual absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
                               const CompareDirectory& directory, CompareProgress* progress, int* signal) = 0;

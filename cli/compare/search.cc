@@ -33,7 +33,7 @@ class OpenSearch {
         if (!run.ok()) {
           done.emplace_back(next, RunResult{}).second.reason = std::string(run.status().message());
         } else if (const std::string path = directory_.PathOf(*run);
-                   OutcomeOf(*run, path) != RunOutcome::kNone) {
+                   directory_.OutcomeOf(*run) != RunOutcome::kNone) {
           // The run may have ended without a command that waited for it.
           DeleteCheckpoints(path);
           ++already_done_;
@@ -102,11 +102,10 @@ class OpenSearch {
   std::set<int> described_;  // the rungs
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
-                                                      const CompareDirectory& directory, Launcher* launcher,
-                                                      const Streams& streams, int* signal) {
+// Carries out searches once. The result is empty if the data have changed meanwhile.
+absl::StatusOr<std::vector<SearchResult>> RunOnce(const std::vector<Search>& searches,
+                                                  const CompareDirectory& directory, Launcher* launcher,
+                                                  const Streams& streams, int* signal) {
   const Promotion promotion = launcher->concurrent() ? Promotion::kAtOnce : Promotion::kRungByRung;
   std::vector<OpenSearch> open;
   open.reserve(searches.size());
@@ -125,16 +124,32 @@ absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>&
   }
   if (!first.empty()) {
     const auto following = [&](const PlannedRun& ended) {
+      directory.NoteEnd(ended);
       const auto search =
           std::find_if(open.begin(), open.end(), [&](OpenSearch& one) { return one.End(ended); });
+      if (directory.data_changed()) return std::vector<PlannedRun>();
       return begin(&*search);
     };
     RETURN_IF_ERROR(launcher->Launch(std::move(first), following, directory, &progress, signal));
   }
   std::vector<SearchResult> results;
+  if (directory.data_changed()) return results;
   results.reserve(open.size());
   for (const OpenSearch& one : open) results.push_back(one.Result());
   return results;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
+                                                      const CompareDirectory& directory, Launcher* launcher,
+                                                      const Streams& streams, int* signal) {
+  while (true) {
+    ASSIGN_OR_RETURN(std::vector<SearchResult> results,
+                     RunOnce(searches, directory, launcher, streams, signal));
+    ASSIGN_OR_RETURN(const bool changed, directory.TakeChange(streams.out));
+    if (!changed) return results;
+  }
 }
 
 }  // namespace catchment

@@ -331,6 +331,7 @@ class Master {
   Rosters rosters_;
   std::unique_ptr<DataLedger> ledger_;  // null until the number of training samples is known
   uint64_t train_samples_ = 0;
+  uint64_t data_checksum_ = 0;                  // of the first worker; 0: unknown
   uint64_t class_names_ = from_.class_names();  // RegisterRequest.class_names of the members; 0: none
   bool assigned_ = false;                       // samples, to any worker of this run
   uint64_t total_samples_ = 0;

@@ -55,6 +55,7 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
                      Membership::kMaxEvaluators, " evaluators"));
   }
   class_names_ = request.class_names();
+  if (request.role() == v1::WORKER && data_checksum_ == 0) data_checksum_ = request.data_checksum();
   const Member& member = *membership_.Register(request, clock_->Now(), address);
   if (member.role == v1::WORKER && train_samples_ != request.train_samples())
     OpenLedger(request.train_samples());

@@ -52,6 +52,8 @@ void Master::FillProgress(v1::JobStatus* status) const {
     status->set_epochs(done_epochs());
   }
   status->set_total_samples(total_samples_);
+  status->set_train_samples(train_samples_);
+  status->set_data_checksum(data_checksum_);
   status->set_repeated_samples(repeated_samples_);
   work_.Fill(status);
   status->set_train_loss(meter_.mean_loss());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/noise_scale.h"
 #include "common/base/quorum_total.h"
+#include "common/base/random_id.h"
 #include "common/base/staleness.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/atomic_file.h"
@@ -205,6 +206,9 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["servers"] = facts.servers;
   summary["workers"] = job.workers();
   summary["device"] = absl::StrJoin(facts.devices, "; ");
+  summary["train_samples"] = status.train_samples();
+  summary["test_samples"] = status.test_samples();
+  summary["data_checksum"] = status.data_checksum() > 0 ? Json(FormatId(status.data_checksum())) : Json();
   summary["epochs"] = status.epochs();
   summary["samples"] = status.samples();
   summary["repeated_samples"] = status.repeated_samples();

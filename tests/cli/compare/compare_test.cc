@@ -43,7 +43,10 @@ class CompareTest : public ::testing::Test {
     setenv("FAKE_MASTER", "", 1);
     Worker("touch $RUN/finish");
   }
-  ~CompareTest() override { unsetenv("FAKE_MASTER"); }
+  ~CompareTest() override {
+    unsetenv("FAKE_MASTER");
+    unsetenv("FAKE_SUMMARY");
+  }
 
   // Sets the script of every worker and evaluator. RUN is the directory of the run, which the script derives
   // from the path of its log.
@@ -134,6 +137,45 @@ TEST_F(CompareTest, AnotherComparisonInTheSamePlaceIsRefusedByName) {
   options_.overwrite = true;
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_EQ(Trained().size(), 4u);
+}
+
+TEST_F(CompareTest, RunsOfOldDataAreDoneAgainWhenTheDataHaveChanged) {
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {R"("train_samples": 600, )", R"("train_samples": 300, )"},
+      {R"("samples": 1200, "epochs": 2, )",
+       R"("train_samples": 300, )"},  // an earlier version's, and this one's
+      {R"("train_samples": 600, "test_samples": 60, )", R"("train_samples": 600, "test_samples": 50, )"},
+      {R"("train_samples": 600, "data_checksum": "a1", )",
+       R"("train_samples": 600, "data_checksum": "b2", )"}};
+  for (const auto& [old_data, new_data] : changes) {
+    options_.overwrite = true;
+    setenv("FAKE_SUMMARY", old_data.c_str(), 1);
+    Worker("case $RUN in */sync-1-workers-seed-2) exit 1;; esac; touch $RUN/finish");
+    EXPECT_EQ(Compare(), 1) << "a run is missing";
+    options_.overwrite = false;
+    setenv("FAKE_SUMMARY", new_data.c_str(), 1);
+    Worker("touch $RUN/finish");
+    EXPECT_EQ(Compare(), 0) << err_.str();
+    EXPECT_THAT(Trained(), ElementsAre("sync-1-workers-seed-2", "sync-1-workers-seed-1",
+                                       "downpour-1-workers-seed-1", "downpour-1-workers-seed-2"))
+        << new_data;
+    EXPECT_THAT(out_.str(), HasSubstr("the data have changed: ")) << new_data;
+    EXPECT_EQ(Compare(), 0) << err_.str();
+    EXPECT_THAT(Trained(), ElementsAre()) << "they stay done";
+  }
+}
+
+TEST_F(CompareTest, SearchesOfOldDataAreDoneAgain) {
+  options_.algorithms = {"downpour"};
+  options_.seeds = 1;
+  options_.search = SearchKind::kHalving;
+  setenv("FAKE_SUMMARY", R"("train_samples": 600, )", 1);
+  Worker("case $RUN in */runs/*) exit 1;; esac; touch $RUN/finish");
+  EXPECT_EQ(Compare(), 1) << "the searches are done";
+  setenv("FAKE_SUMMARY", R"("train_samples": 300, )", 1);
+  Worker("touch $RUN/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_EQ(Trained().size(), 1u + 11u + 3u);
 }
 
 TEST_F(CompareTest, FilesOfTheUserAreNeverTakenForAComparison) {

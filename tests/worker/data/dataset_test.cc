@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/data/data_checksum.h"
+
 namespace catchment {
 namespace {
 
@@ -48,6 +50,24 @@ TEST(DatasetDeathTest, RefusesPixelsThatDoNotMatchTheLabels) {
 
 TEST(DatasetDeathTest, RefusesALabelThatIsNoClass) {
   EXPECT_DEATH(Dataset({1, 1, 1}, 2, {}, {0}, {2}), "label");
+}
+
+DataSets SetsOf(std::vector<uint8_t> pixels, const std::vector<uint8_t>& labels) {
+  Dataset train({1, 1, 2}, 3, {0, 1}, std::move(pixels), labels);
+  Dataset test({1, 1, 2}, 3, {0, 1}, {1, 2}, {0});
+  return {std::move(train), std::move(test)};
+}
+
+TEST(DataChecksum, TellsDataThatDifferInSizeValuesOrClasses) {
+  const uint64_t checksum = DataChecksum(SetsOf({1, 2, 3, 4}, {0, 1}));
+  EXPECT_NE(checksum, 0u);
+  EXPECT_EQ(DataChecksum(SetsOf({1, 2, 3, 4}, {0, 1})), checksum);
+  EXPECT_NE(DataChecksum(SetsOf({1, 2, 3, 5}, {0, 1})), checksum);
+  EXPECT_NE(DataChecksum(SetsOf({3, 4, 1, 2}, {0, 1})), checksum) << "another order";
+  EXPECT_NE(DataChecksum(SetsOf({1, 2, 3, 4}, {0, 2})), checksum);
+  EXPECT_NE(DataChecksum(SetsOf({1, 2, 3, 4, 1, 2}, {0, 1, 0})), checksum);
+  EXPECT_NE(DataChecksum({Dataset::WithoutContent(5), Dataset::WithoutContent(1)}),
+            DataChecksum({Dataset::WithoutContent(6), Dataset::WithoutContent(1)}));
 }
 
 }  // namespace
