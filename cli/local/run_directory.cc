@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/job/job_text.h"
@@ -38,6 +39,7 @@ struct RunName {
 constexpr RunName kNames[] = {
     {"job.textproto"},
     {"initial.safetensors"},
+    {"program.txt"},
     {"logs", "(server|worker)-[0-9]+\\.log|(evaluator|workers|sbatch|slurm|scancel|validate|certs)\\.log"},
     {"metrics.jsonl"},
     {"tensorboard", "events\\.out\\.tfevents\\..*"},
@@ -199,6 +201,11 @@ bool HasCheckpoint(const std::string& run_directory) {
     if (fs::exists(entry.path() / "manifest.textproto", error)) return true;
   }
   return false;
+}
+
+std::string ReadProgram(const std::string& run_directory) {
+  const std::string text = ReadTextFile(run_directory + "/program.txt").value_or("");
+  return std::string(absl::StripSuffix(text, "\n"));
 }
 
 absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file) {

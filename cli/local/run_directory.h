@@ -1,6 +1,7 @@
 // The directory of one run (--out), and what may start there.
 //
 //   job.textproto           the job with all defaults filled in
+//   program.txt             the command of --program
 //   logs/                   one log file for each process
 //   metrics.jsonl           measurements over time (by the master)
 //   tensorboard/            the same for TensorBoard (by the master)
@@ -76,6 +77,7 @@ class RunDirectory {
 
   const std::string& path() const { return directory_.path(); }
   std::string job() const { return path() + "/job.textproto"; }
+  std::string program() const { return path() + "/program.txt"; }
   std::string logs() const { return path() + "/logs"; }
   std::string metrics() const { return path() + "/metrics.jsonl"; }
   std::string tensorboard() const { return path() + "/tensorboard"; }
@@ -96,6 +98,9 @@ class RunDirectory {
 
   LockedDirectory directory_;
 };
+
+// Returns the command of the program that a run in the directory was started with; empty: it had none.
+std::string ReadProgram(const std::string& run_directory);
 
 // Returns the content of a summary.json. Errors name the file: those of reading it; InvalidArgument if it is
 // not a JSON object.

@@ -64,7 +64,9 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
 std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
   return absl::StrCat(plan.resume ? "resuming " : "training ", job.name(), " with ", job.algorithm().preset(),
                       " on ", Plural(plan.servers, "server"), " and ", Plural(plan.workers, "worker"), " of ",
-                      Plural(plan.threads, "thread"), "; logs are in ", plan.out, "/logs");
+                      Plural(plan.threads, "thread"),
+                      plan.program.empty() ? "" : absl::StrCat(" for `", plan.program, "`"), "; logs are in ",
+                      plan.out, "/logs");
 }
 
 // Prints what to do after a run that did not finish.
@@ -199,6 +201,17 @@ absl::Status CheckKeepsJob(const TrainOptions& options, const v1::Job& job) {
       Resumes(options) ? "leave JOB out to resume the run" : "copy it, or choose another --out"));
 }
 
+// Finds the command of a program's model: that of --program, or of the run that is resumed.
+absl::Status FindProgram(const v1::Job& job, TrainOptions* options) {
+  if (!job.model().has_external() || !options->program.empty()) return absl::OkStatus();
+  if (Resumes(*options)) options->program = ReadProgram(options->out);
+  if (!options->program.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model of the job is that of a program (model.external), and ",
+      Resumes(*options) ? absl::StrCat(options->out, " has no record of its command") : "none is given",
+      ": add --program=COMMAND, such as --program=\"python train.py\""));
+}
+
 absl::Status CheckResumed(const TrainOptions& options) {
   std::error_code error;
   if (!Resumes(options) || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
@@ -231,6 +244,7 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   if (options.no_shared_memory) options.set.push_back("shared_memory=false");
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
+  RETURN_IF_ERROR(FindProgram(*job, &options));
   RETURN_IF_ERROR(CheckEvaluator(options, *job));
   RETURN_IF_ERROR(CheckKeepsJob(options, *job));
   if (IsDone(options, *job)) {
@@ -242,6 +256,7 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Open(options.out, ModeOf(options)));
   if (description.has_value()) RETURN_IF_ERROR(description->KeepWeights(directory.initial_weights(), &*job));
   RETURN_IF_ERROR(directory.WriteJob(*job));
+  if (!options.program.empty()) RETURN_IF_ERROR(WriteFile(directory.program(), options.program + "\n"));
   return RunInDirectory(options, *job, daemons, directory, BoundsFor(options.program, bounds), signals,
                         streams);
 }

@@ -70,7 +70,8 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   flags.AddAutoSwitch(
       "resume", &o->resume,
       "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without "
-      "JOB it reads the job in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
+      "JOB and --program it uses those in DIR. auto: resumes if there is a checkpoint, and begins "
+      "otherwise.");
   flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
   flags.AddSwitch("json", &o->json,
                   "Prints only the content of summary.json to standard output, and notes to standard error.");

@@ -76,8 +76,8 @@ TEST_F(RunDirectoryTest, FilesElsewhereAreNotWrittenThroughLinks) {
 // Files of other programs and of the user with each of the names that a run writes.
 TEST_F(RunDirectoryTest, FilesOfOthersWithItsNamesAreNamedAndKeptInEveryMode) {
   for (const char* name :
-       {"job.textproto", "initial.safetensors", "logs/notes.txt", "logs/server-0.log", "metrics.jsonl",
-        "tensorboard/events.out.tfevents.1.node0", "summary.json", "model.safetensors",
+       {"job.textproto", "initial.safetensors", "program.txt", "logs/notes.txt", "logs/server-0.log",
+        "metrics.jsonl", "tensorboard/events.out.tfevents.1.node0", "summary.json", "model.safetensors",
         "model-best.safetensors", "master.address", "master.run", "checkpoints/epoch3.pt",
         "checkpoints/checkpoint-500/model.safetensors", "command.lock", "master.lock", "catchment.claim"}) {
     fs::remove_all(path_);

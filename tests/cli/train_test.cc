@@ -525,6 +525,32 @@ TEST_F(TrainTest, TheJobFileThatIsGivenIsNeverReplaced) {
   EXPECT_TRUE(fs::exists(options_.out + "/summary.json")) << "nothing is deleted";
 }
 
+TEST_F(TrainTest, AResumedRunHasTheProgramOfItsDirectory) {
+  v1::Job job;
+  v1::ExternalTensor* const tensor = job.mutable_model()->mutable_external()->add_tensors();
+  tensor->set_name("weight");
+  tensor->add_shape(2);
+  job.mutable_model()->set_initial_weights(root_ + "/initial.safetensors");
+  job.mutable_data()->mutable_external()->set_train_samples(500);
+  options_.job = root_ + "/job.textproto";
+  std::ofstream(options_.job) << JobText(job);
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("add --program=COMMAND"));
+  EXPECT_FALSE(fs::exists(options_.out)) << "nothing has begun";
+  Script("checkpoint");
+  Worker("echo \"$*\" >$OUT/args; touch $OUT/finish");
+  options_.program = "python train.py --depth 2";
+  EXPECT_EQ(Train(), 0) << err_.str();
+  options_.job.clear();
+  options_.program.clear();
+  options_.resume = AutoSwitch::kOn;
+  options_.set = {"epochs=9"};
+  fs::remove(options_.out + "/args");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(ReadTextFile(options_.out + "/args").value_or(""),
+              HasSubstr("--program=python train.py --depth 2"));
+}
+
 TEST_F(TrainTest, ResumingInANewDirectorySaysThatThereIsNoRun) {
   options_.job.clear();
   options_.resume = AutoSwitch::kOn;

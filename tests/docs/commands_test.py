@@ -245,9 +245,9 @@ GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run
                       "deploy/gpu_bundle.sh")
 HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|deploy/\S+\.sh)( |$)")
 COMPARED = ("report.html", "report.json")
-SOMETIMES = ("model-best.safetensors",)  # with evaluation.keep_best
+SOMETIMES = ("model-best.safetensors", "program.txt")  # with evaluation.keep_best, with --program
 TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints",
-           "job.textproto", "logs")
+           "job.textproto", "catchment.claim", "logs")
 
 Rule = collections.namedtuple("Rule", "page command check")
 RULES = [Rule(page, re.compile(command), check) for page, command, check in [

@@ -49,6 +49,21 @@ TEST_F(MasterHostWithoutCheckpointsTest, ServersOfAnotherReleaseOrRunAreRefused)
   EXPECT_FALSE(reply->go_back());
 }
 
+// It may be meant for a run whose master was killed, and whose address this one has.
+TEST_F(MasterHostTest, AStopThatIsMeantForAnotherRunIsRefused) {
+  EXPECT_EQ(master_->Status().run_id(), kRunId);
+  v1::StopRequest request;
+  EXPECT_TRUE(master_->CheckMeant(request).ok()) << "any run is meant";
+  request.set_run_id(kRunId);
+  EXPECT_TRUE(master_->CheckMeant(request).ok());
+  request.set_run_id(0xb2);
+  EXPECT_EQ(
+      master_->CheckMeant(request),
+      absl::FailedPreconditionError("the stop is meant for run 00000000000000b2, but this is the master "
+                                    "of run 00000000000000a1, job \"" +
+                                    job_.name() + "\""));
+}
+
 TEST_F(MasterHostTest, ServersThatBeganOtherwiseAreAskedToBeginAgain) {
   v1::RegisterServerRequest of_another_run = Server1();
   of_another_run.mutable_run()->set_id(0xb2);
