@@ -43,10 +43,10 @@ Listener::Options ListenerOptions(const ServerConfig& config, const ParameterLay
   size_t payload = Codec::ForPush(config.job.compression()).PayloadBytes(layout.most_in_block());
   if (has_standbys) payload = std::max(payload, layout.most_in_block() * sizeof(float));
   options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
-  // A worker sends a push at most, an evaluator the best weights, and a server a standby's image.
-  const int64_t vectors = 1 + (has_standbys ? Rule::kMaxStates : 0);
-  options.read_ahead_bytes =
-      std::min<int64_t>(options.read_ahead_bytes, 2 * vectors * layout.size() * sizeof(float));
+  // A worker sends a push at most, and an evaluator the best weights. The image that a standby receives has
+  // the master's state, whose size depends on the members.
+  if (!has_standbys)
+    options.read_ahead_bytes = std::min<int64_t>(options.read_ahead_bytes, 2 * layout.size() * sizeof(float));
   options.threads = config.listener_threads;
   options.memory_quota_bytes = MemoryQuota(config.job.workers(), payload);
   if (has_standbys) options.memory_quota_bytes += CopyQuota(config.job, layout);

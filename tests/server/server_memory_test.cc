@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ServerMemoryTest,
                          testing::Values(v1::Optimizer::SGD, v1::Optimizer::ADAMW),
                          [](const auto& info) { return v1::Optimizer::Kind_Name(info.param); });
 
-// Neither the master, which writes the model, nor the servers, which send their shards, have a copy. Blocks of
-// other servers arrive before they are written, up to gRPC's limit (common/net/rpc.cc).
+// Neither the master, which writes the model, nor the servers, which send their shards, have a copy. Blocks
+// of other servers arrive before they are written, up to gRPC's limit (common/net/rpc.cc).
 TEST(FinalOutputsMemoryTest, WritesTheModelBlockByBlock) {
   constexpr double kReadAhead = 64 << 20;
   for (const int servers : {1, 2}) {
