@@ -34,6 +34,7 @@ absl::StatusOr<DaemonEnd> Main(const ServerFlags& flags, MetricsEndpoint* metric
   LOG_IF(WARNING, IsInsecure(config)) << kInsecureWarning;
   if (config.ended) return TellEnd(*config.ended, layout, &config);
   ServerEdge edge;
+  RETURN_IF_ERROR(edge.Open(layout, &config));
   const absl::Status status = Serve(layout, &config, &edge);
   if (!status.ok()) {
     ReportFailure(config, status);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/model_file.h"
 #include "common/job/data_sources.h"
@@ -102,6 +103,7 @@ absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patien
   // A server that begins again cancels the calls in progress.
   if (!IsOfPeer(status) || (!absl::IsUnavailable(status) && !absl::IsCancelled(status))) return status;
   const double now = clock_.Now();
+  if (IsNotReady(status)) unreachable_since_.reset();
   if (!unreachable_since_.has_value()) {
     unreachable_since_ = now;
     LOG(WARNING) << status.message() << "; trying again, giving up after " << patience_seconds << " s";

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/growing_pause.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/net/stall_guard.h"
@@ -63,7 +64,7 @@ absl::StatusOr<v1::RegisterReply> MasterClient::Register(const v1::RegisterReque
 
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
                                  const StopFlag& stop, std::optional<double> seconds) {
-  const double start = clock_.Now();
+  double start = clock_.Now();
   GrowingPause pauses;
   bool ended = false;
   while (true) {
@@ -76,7 +77,10 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
       reached_ = true;
       return status;
     }
-    if (clock_.Now() - start >= give_up_seconds_) {
+    const double now = clock_.Now();
+    if (IsNotReady(status)) {
+      start = now;
+    } else if (now - start >= give_up_seconds_) {
       if (ended) {
         return absl::CancelledError(
             absl::StrCat(Who(), " ended during a call, and has not returned in ", give_up_seconds_, " s"));
@@ -85,8 +89,12 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
                                                  reached_ ? "" : kNeverReached));
     }
     const double pause = pauses.Next(std::string(status.message()));
-    LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
-                 << give_up_seconds_ << " s";
+    if (IsNotReady(status)) {
+      LOG(INFO) << status.message() << "; waiting for it";
+    } else {
+      LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
+                   << give_up_seconds_ << " s";
+    }
     if (Pause(pause, stop)) return absl::CancelledError(kStopped);
   }
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/local/run_directory.h"
 #include "common/base/host_name.h"
+#include "common/base/not_ready.h"
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -84,6 +85,7 @@ double TrainMonitor::PollSeconds() const {
 
 void TrainMonitor::PollMaster() {
   absl::StatusOr<v1::JobStatus> status = master_->GetStatus();
+  if (IsNotReady(status.status())) answered_ = clock_.Now();
   if (!status.ok()) return;
   if (bounds_.train > 0) SetTimeBudget(bounds_.train, &*status);
   answered_ = clock_.Now();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/thread_limit.h"
@@ -184,7 +185,8 @@ absl::StatusOr<Reply> JobControl::Call(Method<Request, Reply> method, const Requ
                                                     "gRPC could not start its threads: ", kThreadsRemedy));
   }
   const absl::Status status = FromGrpc(call->status, who);
-  RETURN_IF_ERROR(absl::Status(status.code(), EscapeControls(status.message())));
+  const std::string message = EscapeControls(status.message());
+  RETURN_IF_ERROR(IsNotReady(status) ? NotReady(message) : absl::Status(status.code(), message));
   EscapeStrings(&call->reply);
   return std::move(call->reply);
 }

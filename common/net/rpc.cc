@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/file_access.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/net/address.h"
 #include "common/net/certificate.h"
@@ -229,6 +230,8 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = status.error_message() + CertificateHint(status.error_message());
+  if (status.error_details() == kNotReady)
+    return OfPeer(NotReady(context.empty() ? message : absl::StrCat(context, ": ", message)));
   return OfPeer(absl::Status(
       WasReset(status) ? absl::StatusCode::kUnavailable : static_cast<absl::StatusCode>(status.error_code()),
       context.empty() ? message : absl::StrCat(context, ": ", message)));
@@ -236,7 +239,8 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
+                      IsNotReady(status) ? kNotReady : "");
 }
 
 std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 
 namespace catchment {
 namespace {
@@ -210,7 +211,8 @@ void JobServers::OnNoAnswer(int server, const absl::Status& why, bool stop) {
     OnRefused(server, why, stop);
     return;
   }
-  const Server& one = servers_[server];
+  Server& one = servers_[server];
+  if (IsNotReady(why)) one.last_heard = clock_.Now();
   const double limit = options_.job.faults().connect_timeout_seconds();
   if (clock_.Now() - one.last_heard <= limit || stop) return;
   continues_later_ |= !master_.ended();

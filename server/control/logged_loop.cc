@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {
@@ -138,6 +139,7 @@ std::vector<v1::StandbyPart> LoggedLoop::DescribeState(bool whole) {
 void LoggedLoop::Set(v1::ControlStatus* to, const absl::Status& status) {
   to->set_code(static_cast<int>(status.code()));
   to->set_message(std::string(status.message()));
+  to->set_not_ready(IsNotReady(status));
 }
 
 void LoggedLoop::Set(Fields::Register* to, const v1::RegisterRequest& request, const std::string& address) {

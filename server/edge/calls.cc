@@ -1,5 +1,7 @@
 #include "server/edge/calls.h"
 
+#include "common/base/not_ready.h"
+
 namespace catchment {
 
 void RunCalls::Begin() {
@@ -10,6 +12,7 @@ void RunCalls::Begin() {
 void RunCalls::End(double grace_seconds) {
   MutexLock lock(&mu_);
   open_ = false;
+  closed_because_ = "this server is between two runs of its job and will start again shortly";
   const auto ended = [this] { return calls_.empty(); };
   if (changed_.WaitFor(&mu_, grace_seconds, ended)) return;
   for (grpc::ServerContext* const call : calls_) call->TryCancel();
@@ -19,8 +22,7 @@ void RunCalls::End(double grace_seconds) {
 absl::Status RunCall::Enter() {
   if (runs_ == nullptr) return absl::OkStatus();
   MutexLock lock(&runs_->mu_);
-  if (!runs_->open_)
-    return absl::UnavailableError("this server is between two runs of its job and will start again shortly");
+  if (!runs_->open_) return NotReady(runs_->closed_because_);
   runs_->calls_.insert(context_);
   entered_ = true;
   return absl::OkStatus();

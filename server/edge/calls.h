@@ -11,6 +11,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
@@ -32,7 +33,9 @@ namespace catchment {
 // Threads: safe.
 class RunCalls {
  public:
-  // Begins with a run. Between End and Begin no call is admitted.
+  // `waits`: begins without a run, for the reason that callers are told. Empty: begins with a run.
+  explicit RunCalls(const std::string& waits = "") : open_(waits.empty()), closed_because_(waits) {}
+  // Begins a run. Between End and Begin no call is admitted: callers are told that the server is not ready.
   void Begin();
   // Gives the calls in progress `grace_seconds` to end, cancels the others, and returns when all have ended.
   void End(double grace_seconds);
@@ -41,7 +44,8 @@ class RunCalls {
   friend class RunCall;
   Mutex mu_;
   CondVar changed_;
-  bool open_ ABSL_GUARDED_BY(mu_) = true;
+  bool open_ ABSL_GUARDED_BY(mu_);
+  std::string closed_because_ ABSL_GUARDED_BY(mu_);
   std::unordered_set<grpc::ServerContext*> calls_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -51,7 +55,7 @@ class RunCall {
   // Both outlive the object. `runs` null: the call concerns no run.
   RunCall(RunCalls* runs, grpc::ServerContext* context) : runs_(runs), context_(context) {}
   ~RunCall();
-  // Unavailable between two runs.
+  // NotReady before the first run and between two.
   absl::Status Enter();
 
  private:

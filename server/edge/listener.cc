@@ -104,6 +104,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
   }
   Listener listener;
+  listener.runs_ = std::make_unique<RunCalls>(options.waits);
   grpc::ServerBuilder builder;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
   const bool is_unix = absl::StartsWith(address, "unix:");

@@ -32,9 +32,11 @@ class Listener {
     // Threads that read requests and write answers; each connection stays with one. A server needs two: while
     // a peer floods one of them, the other counts the peer's calls (peer_account.h).
     int threads = 1;
+    // Why callers must wait for the first run, which begins with BeginRun. Empty: it begins at once.
+    std::string waits;
   };
 
-  // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the
+  // Opens a listener. The gRPC services must outlive it. Errors: the reason of the
   // operating system.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
@@ -53,8 +55,8 @@ class Listener {
   // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable,
   // except those of the health service.
   void EndRun(double grace_seconds) { runs_->End(grace_seconds); }
-  // Serves the next run. The services have fronts (ShardService::Front, for example), which lead to those of
-  // this run.
+  // Serves the first run, or the next one. The services have fronts (ShardService::Front, for example), which
+  // lead to those of this run.
   void BeginRun() { runs_->Begin(); }
   // Takes no more calls, gives the calls in progress `grace_seconds` to end, and returns when all have ended.
   void Shutdown(double grace_seconds);
@@ -67,7 +69,7 @@ class Listener {
   std::unique_ptr<Clock> clock_ = std::make_unique<SteadyClock>();
   std::unique_ptr<PeerAccounts> accounts_ = std::make_unique<PeerAccounts>();
   std::unique_ptr<grpc::AsyncGenericService> unknown_ = std::make_unique<grpc::AsyncGenericService>();
-  std::unique_ptr<RunCalls> runs_ = std::make_unique<RunCalls>();
+  std::unique_ptr<RunCalls> runs_;
   std::unique_ptr<HealthService> health_ = std::make_unique<HealthService>();
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Acceptor> acceptor_;  // null at a Unix socket, which only the user of the run can reach

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/energy/meter.h"
@@ -125,6 +126,9 @@ void ServerRegistration::Run() {
     } else if (absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status)) {
       callbacks_.on_failed(status);
       return;
+    } else if (IsNotReady(status)) {
+      last_heard = clock_.Now();
+      LOG(INFO) << status.message();
     } else if (clock_.Now() - last_heard >= patience) {
       callbacks_.on_failed(absl::UnavailableError(
           absl::StrCat("gave up after ", patience, " s: ", status.message(), reached ? "" : kNeverReached)));

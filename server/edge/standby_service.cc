@@ -332,22 +332,21 @@ void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) 
 
 // ------------------------------------------------------------------------------------------------- service
 
-void StandbyService::Accept(CallQueue* queue) {
+void StandbyService::Front::Accept(CallQueue* queue) {
   const std::string service = std::string(v1::StandbyService::service_full_name()) + ".";
   ReplicateCall::Accept(
       queue, Permission(service + "Replicate"),
-      [front = front_](ReplicateCall* call, void* tag) {
-        front->service.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(),
-                                        tag);
+      [this](ReplicateCall* call, void* tag) {
+        service_.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
-      [front = front_](ReplicateCall* call) { front->target->Replicate(call); });
+      [this](ReplicateCall* call) { target_->Replicate(call); });
   RestoreCall::Accept(
       queue, Permission(service + "Restore"),
-      [front = front_](RestoreCall* call, void* tag) {
-        front->service.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
-                                      call->queue.get(), tag);
+      [this](RestoreCall* call, void* tag) {
+        service_.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
+                                call->queue.get(), tag);
       },
-      [front = front_](RestoreCall* call) { front->target->Restore(call); });
+      [this](RestoreCall* call) { target_->Restore(call); });
 }
 
 void StandbyService::Replicate(ReplicateCall* call) {

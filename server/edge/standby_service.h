@@ -65,19 +65,25 @@ class StandbyService final : public CallService {
 
  public:
   // As ShardService::Front.
-  struct Front {
-    Async service;
-    StandbyService* target = nullptr;
+  class Front final : public CallService {
+   public:
+    grpc::Service* grpc_service() override { return &service_; }
+    void Accept(CallQueue* queue) override;
+
+   private:
+    friend class StandbyService;
+    Async service_;
+    StandbyService* target_ = nullptr;
   };
 
   // `store` must outlive the service. `front` null: a front of its own.
   explicit StandbyService(StandbyStore* store, Front* front = nullptr)
       : front_(front == nullptr ? &own_front_ : front), store_(*store) {
-    front_->target = this;
+    front_->target_ = this;
   }
 
-  grpc::Service* grpc_service() override { return &front_->service; }
-  void Accept(CallQueue* queue) override;
+  grpc::Service* grpc_service() override { return front_->grpc_service(); }
+  void Accept(CallQueue* queue) override { front_->Accept(queue); }
 
  private:
   void Replicate(ReplicateCall* call);

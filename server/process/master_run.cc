@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
@@ -82,9 +81,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
     AddJob(host->Status(), families);
     shard->AddMetrics(families);
   });
-  std::vector<CallService*> services = shard->services();
-  services.push_back(edge->master());
-  RETURN_IF_ERROR(edge->Begin(services, layout, config));
+  edge->Begin();
   ServedRun served(edge);
   const v1::Run run = host->RunAt(edge->address());
   RETURN_IF_ERROR(shard->claim()->Claim(run));
@@ -127,9 +124,8 @@ absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLa
   LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
   ServerEdge edge;
   EndedMasterService service(record);
-  RETURN_IF_ERROR(edge.Begin({&service, edge.shard()}, layout, config));
   // Workers that call the shard try again until the master has answered.
-  edge.End(/*begins_again=*/true);
+  RETURN_IF_ERROR(edge.Open({&service, edge.shard()}, end, layout, config));
   Mutex mu;
   CondVar changed;
   bool stopped = false;

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
@@ -54,7 +53,6 @@ class ServedStandby {
   }
 
   StandbyLog* log() { return &log_; }
-  StandbyService* service() { return &service_; }
   // Returns the epoch of this process; 0: the master has not named it yet.
   uint64_t epoch() const { return link_ == nullptr ? 0 : link_->epoch(); }
 
@@ -114,11 +112,6 @@ class ServedShard {
                "Changes that the shard's standby has not acknowledged.",
                static_cast<double>(standby_->log()->unacknowledged()), families);
     }
-  }
-  std::vector<CallService*> services() {
-    std::vector<CallService*> services = {&service_};
-    if (standby_) services.push_back(standby_->service());
-    return services;
   }
 
  private:

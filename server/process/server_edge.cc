@@ -55,17 +55,25 @@ Listener::Options ListenerOptions(const ServerConfig& config, const ParameterLay
 
 }  // namespace
 
-absl::Status ServerEdge::Begin(const std::vector<CallService*>& services, const ParameterLayout& layout,
-                               ServerConfig* config) {
-  if (listener_) {
-    listener_->BeginRun();
-    return absl::OkStatus();
-  }
+absl::Status ServerEdge::Open(const ParameterLayout& layout, ServerConfig* config) {
+  std::vector<CallService*> services = {&shard_};
+  if (HasStandbys(config->job, config->servers.size())) services.push_back(&standby_);
+  if (config->index == 0) services.push_back(&master_);
+  const std::string waits = absl::StrCat("this server is making or reading its shard of ",
+                                         layout.shard(config->index).size(), " parameters");
+  return Open(services, waits, layout, config);
+}
+
+absl::Status ServerEdge::Open(const std::vector<CallService*>& services, const std::string& waits,
+                              const ParameterLayout& layout, ServerConfig* config) {
   std::string& address = config->servers[config->index];
-  ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, config->server_credentials, services,
-                                                     ListenerOptions(*config, layout)));
+  Listener::Options options = ListenerOptions(*config, layout);
+  options.waits = waits;
+  ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, config->server_credentials, services, options));
   listener_.emplace(std::move(listener));
   address = listener_->address();
+  SetShardServing(config->index, false);
+  if (config->index == 0) SetMasterServing(false);
   std::cout << "catchment_server " << config->index << ": listening on " << address << std::endl;
   return absl::OkStatus();
 }

@@ -22,9 +22,14 @@ namespace catchment {
 // last, and the gRPC services behind it.
 class ServerEdge {
  public:
-  // Begins to serve a run. The services have the fronts of this object, or are the master's.
-  absl::Status Begin(const std::vector<CallService*>& services, const ParameterLayout& layout,
-                     ServerConfig* config);
+  // Listens with the services of the process, and sets its address. Callers are told to wait until a run
+  // begins.
+  absl::Status Open(const ParameterLayout& layout, ServerConfig* config);
+  // The same with other services, for the reason that callers are told.
+  absl::Status Open(const std::vector<CallService*>& services, const std::string& waits,
+                    const ParameterLayout& layout, ServerConfig* config);
+  // Begins to serve a run, whose services have the fronts of this object.
+  void Begin() { listener_->BeginRun(); }
   // Ends the run. Without a grace a server would wait for workers that wait for it.
   void End(bool begins_again);
 

@@ -121,7 +121,7 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* conf
   RunEnd end;
   const auto fail = [&end](const absl::Status& status) { end.Fail(status); };
   shard->StartStandby(fail, epoch);
-  RETURN_IF_ERROR(edge->Begin(shard->services(), layout, config));
+  edge->Begin();
   ServedRun served(edge);
   edge->SetShardServing(config->index, false);
   const MetricsSource metrics(config->metrics,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/local/local_cluster.h"
 #include "cli/local/process.h"
+#include "common/base/not_ready.h"
 #include "common/base/text.h"
 #include "common/job/data_sources.h"
 #include "common/job/model_shapes.h"
@@ -161,7 +162,10 @@ class Run {
     const auto stub =
         v1::MasterService::NewStub(ConnectForControl(master_, grpc::InsecureChannelCredentials()));
     v1::GetJobReply reply;
-    const absl::Status status = FromGrpc(stub->GetJob(DeadlineContext(kStartSeconds).get(), {}, &reply));
+    absl::Status status;
+    do {
+      status = FromGrpc(stub->GetJob(DeadlineContext(kStartSeconds).get(), {}, &reply));
+    } while (IsNotReady(status));  // until the master has made its shard
     if (!status.ok()) return status;
     return reply.run_id();
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/job/model_shapes.h"
@@ -57,8 +58,11 @@ class ManyWorkersTest : public testing::Test {
       tensors_.push_back(tensor);
     }
     v1::GetJobReply reply;
-    const grpc::Status reached = stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply);
-    ASSERT_TRUE(reached.ok()) << reached.error_message();
+    absl::Status reached;
+    do {  // until the server has made its shard
+      reached = FromGrpc(stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply), "");
+    } while (IsNotReady(reached));
+    ASSERT_TRUE(reached.ok()) << reached;
     request_.set_run_id(reply.run_id());
     request_.set_protocol_version(kProtocolVersion);
     request_.set_role(v1::WORKER);

@@ -22,6 +22,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/not_ready.h"
 #include "common/net/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/master.grpc.pb.h"
@@ -127,10 +128,12 @@ TEST(ListenerTest, ListensAtTheAddressesOfItsHostOrEverywhere) {
   }
 }
 
-TEST(ListenerTest, KeepsItsPortBetweenRuns) {
+TEST(ListenerTest, ListensBeforeItsFirstRunAndKeepsItsPortBetweenRuns) {
   OfRuns service;
+  Listener::Options options;
+  options.waits = "this server is reading its shard";
   absl::StatusOr<Listener> listener =
-      Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&service}, {});
+      Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&service}, options);
   ASSERT_TRUE(listener.ok()) << listener.status();
   const auto stub =
       v1::MasterService::NewStub(Connect(listener->address(), grpc::InsecureChannelCredentials()));
@@ -142,12 +145,18 @@ TEST(ListenerTest, KeepsItsPortBetweenRuns) {
   const auto serve = [&service](const std::string& run) {
     service.Serve([run](auto respond) { respond(absl::NotFoundError(run)); });
   };
+  const absl::Status before = call();
+  EXPECT_TRUE(absl::IsUnavailable(before) && IsNotReady(before)) << before;
+  EXPECT_EQ(before.message(), options.waits);
+  EXPECT_EQ(AskHealth(*listener, "").value(), health::HealthCheckResponse::SERVING);
   serve("run 1");
+  listener->BeginRun();
+  EXPECT_FALSE(IsNotReady(call()));
   EXPECT_EQ(call().message(), "run 1");
   for (const std::string run : {"run 2", "run 3"}) {
     listener->EndRun(/*grace_seconds=*/0);
     const absl::Status between = call();
-    EXPECT_TRUE(absl::IsUnavailable(between)) << between;
+    EXPECT_TRUE(absl::IsUnavailable(between) && IsNotReady(between)) << between;
     EXPECT_THAT(std::string(between.message()), HasSubstr("between two runs of its job"));
     EXPECT_EQ(AskHealth(*listener, "").value(), health::HealthCheckResponse::SERVING);
     serve(run);

@@ -2,10 +2,13 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
+#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,14 +26,22 @@ using testing::HasSubstr;
 class FakeMaster final : public v1::MasterService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    if (waits_ > 0) {
+      --waits_;
+      return ToGrpc(NotReady("this server is reading its shard"));
+    }
     *reply = reply_;
     return grpc::Status::OK;
   }
   v1::GetJobReply* reply() { return &reply_; }
+  // The next calls are told to wait.
+  void SetWaits(int calls) { waits_ = calls; }
+  int waits() const { return waits_; }
   std::string address() const { return server_.address(); }
 
  private:
   v1::GetJobReply reply_;
+  std::atomic<int> waits_ = 0;
   const LoopbackServer server_{this};
 };
 
@@ -52,6 +63,16 @@ class SessionTest : public testing::Test {
   const StopFlag stop_;
   MasterClient client_;
 };
+
+// However long it takes.
+TEST_F(SessionTest, MasterThatIsReadingItsShardIsAwaited) {
+  master_.SetWaits(3);
+  MasterClient impatient(master_.address(), grpc::InsecureChannelCredentials(), /*give_up_seconds=*/0,
+                         &clock_, &stop_);
+  const auto reply = impatient.Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(master_.waits(), 0);
+}
 
 TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
   master_.reply()->clear_protocol_version();

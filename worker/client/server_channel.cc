@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/shared_counter.h"
 #include "common/base/status_macros.h"
 #include "common/net/peer_status.h"
@@ -106,7 +107,7 @@ absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_sec
   if (IsPermanent(close_status_)) {
     return WithMessage(close_status_, absl::StrCat(name(), ": ", close_status_.message()));
   }
-  if (broken_since_ == 0) broken_since_ = now;
+  if (broken_since_ == 0 || IsNotReady(close_status_)) broken_since_ = now;
   if (now - broken_since_ >= give_up_seconds) {
     return OfPeer(absl::UnavailableError(
         absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message())));

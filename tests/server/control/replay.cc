@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 
 namespace catchment {
 namespace {
 
 absl::Status StatusOf(const v1::ControlStatus& status) {
+  if (status.not_ready()) return NotReady(status.message());
   return {static_cast<absl::StatusCode>(status.code()), status.message()};
 }
 
