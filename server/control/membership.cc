@@ -71,7 +71,9 @@ uint32_t Membership::NextIndex(v1::Role role) const {
     for (const Member* worker : workers()) ++size_of(worker->index);
   }
   const int fewest = *std::min_element(sizes.begin(), sizes.end());
-  uint32_t index = 0;
+  uint32_t index = role == v1::WORKER ? none_free_below_ : 0;
+  while (!IsFree(role, index)) ++index;
+  if (role == v1::WORKER) none_free_below_ = index;
   while (!IsFree(role, index) || size_of(index) > fewest) ++index;
   return index;
 }
@@ -248,6 +250,7 @@ void Membership::Restore(const v1::MembershipImage& image, double now) {
     ++num_[one.role()];
   }
   held_indices_ = {image.held_indices().begin(), image.held_indices().end()};
+  none_free_below_ = 0;
 }
 
 }  // namespace catchment

@@ -7,6 +7,7 @@
 #ifndef CATCHMENT_SERVER_CONTROL_MEMBERSHIP_H_
 #define CATCHMENT_SERVER_CONTROL_MEMBERSHIP_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -75,7 +76,10 @@ class Membership {
 
   void Remove(v1::Role role, uint32_t index);
   // Lets a worker's index be reused. To be called when no shard can report about its former owner any more.
-  void FreeIndex(uint32_t worker) { held_indices_.erase(worker); }
+  void FreeIndex(uint32_t worker) {
+    held_indices_.erase(worker);
+    none_free_below_ = std::min(none_free_below_, worker);
+  }
 
   // Notes that a server has lost its connection to the worker. If the worker sends no call in the next
   // `silence_limit` seconds, it is lost; with its next call, only the heartbeat timeout applies again.
@@ -120,8 +124,9 @@ class Membership {
   EventLog* const events_;
   const uint32_t groups_;
   std::map<Key, Member> members_;
-  std::set<uint32_t> held_indices_;  // of former workers
-  std::map<v1::Role, int> num_;      // members by role
+  std::set<uint32_t> held_indices_;       // of former workers
+  mutable uint32_t none_free_below_ = 0;  // all lower indices of workers are in use or held
+  std::map<v1::Role, int> num_;           // members by role
   // The result of worker_incarnations(); empty if workers have changed since then.
   mutable std::optional<std::vector<uint64_t>> incarnations_;
 };
