@@ -164,6 +164,7 @@ class FakeShard {
 
   void Raise(uint64_t version) {
     version_ = version;
+    contributions_.erase(contributions_.begin(), contributions_.lower_bound(version));
     MaybeSave();
   }
 
