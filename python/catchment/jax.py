@@ -8,14 +8,15 @@ example.
         loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
         worker.step(grads, loss)
 """
+import sys
 import warnings
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
 import numpy
 from jax.experimental import io_callback
-from jax.tree_util import keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
 
 from . import _attachment
 from ._exchange import ExchangingWorker
@@ -25,6 +26,11 @@ __all__ = ["Worker", "join"]
 _NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() "
                  "only the floating-point arrays, such as those of equinox.partition(model, "
                  "equinox.is_inexact_array)")
+_STATISTICS = ("leaf %s of the parameters is a batch statistic, which no gradient moves: give join() only what "
+               "learns by gradients, variables[\"params\"] or nnx.state(model, nnx.Param)")
+_OLD_WEIGHTS = ("worker.step() got gradients, but worker.params() was not called since the step before, so they "
+                "are gradients of other weights than the servers': compute them at worker.params(), or let "
+                "worker.transformation() move your own parameters to the servers' weights")
 _NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with "
             "respect to all of worker.params()")
 _OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only "
@@ -74,35 +80,39 @@ def _count(data, what):
     return len(data)
 
 
+def _path_of(keys):
+    """Returns the path of a leaf, the same for a state of flax.nnx and for its pure arrays."""
+    last = keys[-1] if keys else None
+    return keystr(keys[:-1] if isinstance(last, GetAttrKey) and last.name == "value" else keys)
+
+
 class _Tree:
-    """The pytree that join was given. paths: of its leaves, as keystr writes them; names: those of the job's
-    tensors."""
+    """The pytree that join was given. paths: of its leaves; names: those of the job's tensors."""
 
     def __init__(self, params):
         found, self._structure = tree_flatten_with_path(params)
         if not found:
             raise ValueError("the parameters have no leaf, so there is nothing to train")
-        self.paths = [keystr(path) for path, _ in found]
+        self.paths = [_path_of(path) for path, _ in found]
         for path, (_, leaf) in zip(self.paths, found):
             if not _is_float(leaf):
                 raise TypeError(_NOT_A_NUMBER % (path, getattr(leaf, "dtype", type(leaf).__name__)))
+        _check_statistics(params)
         self.leaves = [jnp.asarray(leaf) for _, leaf in found]
         self._places = [leaf.sharding if leaf.committed else None for leaf in self.leaves]
         names = [keystr(path, simple=True, separator=".") for path, _ in found]
-        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + path
-                                                                                 for path in self.paths]
-
-    def unflatten(self, leaves):
-        return tree_unflatten(self._structure, leaves)
+        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + keystr(path)
+                                                                                 for path, _ in found]
 
     def on_devices(self, arrays):
         """Returns a pytree of the values, with the parameters' types and devices."""
-        return self.unflatten([jax.device_put(values.astype(leaf.dtype, copy=False), place)
-                               for values, leaf, place in zip(arrays, self.leaves, self._places)])
+        return tree_unflatten(self._structure, [
+            jax.device_put(values.astype(leaf.dtype, copy=False), place)
+            for values, leaf, place in zip(arrays, self.leaves, self._places)])
 
     def leaves_of(self, tree):
         """Returns the leaves of a tree that is like the parameters. Raises ValueError if it is not."""
-        found = {keystr(path): leaf for path, leaf in tree_flatten_with_path(tree)[0]}
+        found = {_path_of(path): leaf for path, leaf in tree_flatten_with_path(tree)[0]}
         for path, leaf in zip(self.paths, self.leaves):
             if path not in found:
                 raise ValueError(_NO_LEAF % path)
@@ -112,9 +122,31 @@ class _Tree:
             raise ValueError(_OTHER_LEAF % next(path for path in found if path not in self.paths))
         return [found[path] for path in self.paths]
 
+    def like(self, tree, leaves):
+        """Returns the leaves, which are in the order of the parameters, in the form of a tree that has
+        them."""
+        places, structure = tree_flatten_with_path(tree)
+        by_path = dict(zip(self.paths, leaves))
+        return tree_unflatten(structure, [by_path[_path_of(path)] for path, _ in places])
+
+
+def _check_statistics(params):
+    """Raises TypeError for the batch statistics of Flax."""
+    nnx = sys.modules.get("flax.nnx")
+    kind = getattr(nnx, "BatchStat", ())
+    for path, leaf in tree_flatten_with_path(params, is_leaf=lambda node: isinstance(node, kind))[0]:
+        if isinstance(leaf, kind) or "batch_stats" in [getattr(key, "key", None) for key in path[:1]]:
+            raise TypeError(_STATISTICS % keystr(path))
+
 
 def _is_float(leaf):
     return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+class _State(NamedTuple):
+    """The state of transformation(). updates: their number so far."""
+
+    updates: Any
 
 
 class Worker(ExchangingWorker):
@@ -123,7 +155,8 @@ class Worker(ExchangingWorker):
     def __init__(self, attachment, tree):
         super().__init__(attachment)
         self._tree = tree
-        self._updates = 0  # of transformation()
+        self._updates = 0   # of transformation()
+        self._given = None  # the step whose weights params() has returned last; False: the program was warned
 
     def params(self) -> Any:
         """Returns the weights as a pytree like that given to join, with its types and devices: the weights of
@@ -131,6 +164,8 @@ class Worker(ExchangingWorker):
         self._settle()
         if not self.evaluates and not self._attachment.stopped:
             self._begin_step()
+            if self._given is not False:
+                self._given = self._attachment.step
         return self._tree.on_devices(self._copy_weights())
 
     def step(self, grads: Any, loss: Any, correct: Any = 0) -> None:
@@ -140,6 +175,9 @@ class Worker(ExchangingWorker):
         mean.
         correct: the number of samples classified correctly, for metrics.
         """
+        if self._due and self._given is not False and self._given != self._attachment.step:
+            self._given = False
+            warnings.warn(_OLD_WEIGHTS)
         self._write(jax.device_get(self._tree.leaves_of(grads)))
         super().step(loss, correct)
 
@@ -155,13 +193,12 @@ class Worker(ExchangingWorker):
         return optax.GradientTransformationExtraArgs(self._init, self._update)
 
     def _init(self, params):
-        """Returns the state: the number of updates so far."""
         leaves = self._tree.leaves_of(params)
         if not self.evaluates and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             for path, leaf, weights in zip(self._tree.paths, leaves, tree_leaves(self.params())):
                 if not numpy.array_equal(leaf, weights, equal_nan=True):
                     raise ValueError(_OTHER_PARAMS % path)
-        return jnp.asarray(self._updates, jnp.int32)
+        return _State(jnp.asarray(self._updates, jnp.int32))
 
     def _update(self, updates, state, params=None, *, value=None, **_):
         if params is None:
@@ -170,12 +207,12 @@ class Worker(ExchangingWorker):
             warnings.warn(_NO_LOSS)
         gradients = self._tree.leaves_of(updates)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
-        weights = io_callback(self._exchange_arrays, shapes, state,
+        weights = io_callback(self._exchange_arrays, shapes, state.updates,
                               jnp.asarray(0.0 if value is None else value),
                               *gradients, ordered=True)
         # In float32 whatever the parameters are, so that apply_updates rounds only once.
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
-        return self._tree.unflatten(moves), state + 1
+        return self._tree.like(updates, moves), _State(state.updates + 1)
 
     def _exchange_arrays(self, *arrays):
         # Without a computation of JAX, which might wait for the one that waits for this callback.

@@ -168,6 +168,70 @@ def follow_flax(worker, x, y):
     check(worker.params(), mine)
 
 
+def network():
+    from flax import nnx
+
+    class Network(nnx.Module):
+        """Normalizes with statistics of the minibatch, and keeps running ones."""
+
+        def __init__(self, rngs):
+            self.hidden, self.norm = nnx.Linear(6, 8, rngs=rngs), nnx.BatchNorm(8, rngs=rngs)
+            self.layers = nnx.List([nnx.Linear(8, 3, rngs=rngs)])
+
+        def __call__(self, x):
+            return self.layers[0](nnx.relu(self.norm(self.hidden(x))))
+
+    return Network(nnx.Rngs(1))
+
+
+def follow_nnx(x, y, compiled, pure):
+    """The loop of Flax's own first example."""
+    import optax
+    from flax import nnx
+
+    model, mine = network(), network()
+    params = nnx.state(model, nnx.Param)
+    worker = catchment.join(nnx.to_pure_dict(params) if pure else params, len(x))
+    nnx.update(model, worker.params())
+    optimizer = nnx.Optimizer(model, worker.transformation(), wrt=nnx.Param)
+    own = nnx.Optimizer(mine, optax.with_extra_args_support(optax.sgd(RATE)), wrt=nnx.Param)
+    metrics = nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
+
+    def loss_of(model, x, y):
+        logits = model(x)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), logits
+
+    def train_step(model, optimizer, metrics, x, y):
+        (loss, logits), grads = nnx.value_and_grad(loss_of, has_aux=True)(model, x, y)
+        metrics.update(loss=loss, logits=logits, labels=y)
+        optimizer.update(model, grads, value=loss)
+
+    step = nnx.jit(train_step) if compiled else train_step
+    model.train()
+    for samples in worker.minibatches():
+        step(model, optimizer, metrics, x[samples], y[samples])
+        step(mine, own, metrics, x[samples], y[samples])
+    assert worker.steps == 15
+    check(nnx.state(model), nnx.state(mine))
+    check(worker.params(), nnx.state(mine, nnx.Param))
+
+
+def train_own_params(worker, x, y):
+    """Never asks for the servers' weights after the first ones."""
+    params = worker.params()
+    for samples in worker.minibatches():
+        loss, grads = loss_and_gradients(params, x[samples], y[samples])
+        worker.step(grads, loss)
+        params = descend(params, grads)
+
+
+def join_statistics(nnx_state):
+    if not nnx_state:
+        return catchment.join({"params": initial(), "batch_stats": {"mean": jnp.ones(3)}}, 240)
+    from flax import nnx
+    return catchment.join(nnx.state(network()), 240)
+
+
 def train(worker, x, y):
     params = worker.params()
     for samples in worker.minibatches():
@@ -282,10 +346,18 @@ VARIANTS = {
     "left-out": leave_out,
     "twice": step_twice,
     "accumulates": accumulate,
+    "own-params": train_own_params,
     "own-samples": train_own_samples,
     "own-samples-optax": update_own_samples,
     "elsewhere": begin_elsewhere,
     "no-params": update_without_params,
+}
+JOIN = {
+    "nnx": lambda x, y: follow_nnx(x, y, compiled=True, pure=False),
+    "nnx-eager": lambda x, y: follow_nnx(x, y, compiled=False, pure=False),
+    "nnx-pure": lambda x, y: follow_nnx(x, y, compiled=True, pure=True),
+    "statistics": lambda x, y: join_statistics(nnx_state=False),
+    "statistics-nnx": lambda x, y: join_statistics(nnx_state=True),
 }
 DTYPES = {"bfloat16": jnp.bfloat16, "optax-bfloat16": jnp.bfloat16, "float16": jnp.float16}
 PARAMS = {"integer": {"steps": jnp.zeros(3, jnp.int32)}, "function": {"weight": jnp.ones(3),
@@ -298,6 +370,8 @@ def main():
     x, y = load(path)
     if variant.startswith("page"):
         return run_page(variant, x, y)
+    if variant in JOIN:
+        return JOIN[variant](x, y)
     params = PARAMS.get(variant, initial(DTYPES.get(variant, jnp.float32)))
     worker = catchment.join(params, len(x), (part for part in (x, y)) if variant == "no-length" else x)
     if worker.evaluates:

@@ -3,16 +3,57 @@
 
     /path/to/venv/bin/python tests/python/jax_test.py
 """
+import re
 import sys
 import unittest
 
 import numpy as np
 
 sys.path.insert(0, "tests/python")
-from program_case import ProgramCase, SAMPLES, tensors  # noqa: E402
+from program_case import ProgramCase, SAMPLES, read, tensors  # noqa: E402
 
 # As jax_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
+# Programs that train as they do without Catchment, that are warned, and that end with an error.
+FOLLOW = ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-callback", "optax-chain", "optax-bfloat16",
+          "flax", "nnx", "nnx-eager", "nnx-pure")
+WARNED = {"own-params": "they are gradients of other weights than the servers'", "flax": "update() got no loss"}
+REFUSED = {
+    "integer": r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point arrays",
+    "function": r"leaf \['activation'\] of the parameters is of type .*equinox.partition",
+    "empty": "the parameters have no leaf",
+    "no-length": r"the test set \(generator\) has no length.*: give join\(\) the number of samples",
+    "less": r"the gradients have no leaf \['layers'\]\[0\]\[0\]",
+    "more": r"the gradients have a leaf \['extra'\]",
+    "shape": r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)",
+    "left-out": "step 1 was skipped",
+    "twice": "a step was made without a minibatch, or the second one for the same",
+    "accumulates": "algorithm.contribution.gradient.push_period in the job",
+    "own-samples": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
+    "own-samples-optax": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
+    "elsewhere": r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
+                 r"job's weights",
+    "no-params": r"call update\(grads, state, params, value=loss\)",
+    "statistics": r"leaf \['batch_stats'\]\['mean'\] of the parameters is a batch statistic",
+    "statistics-nnx": r"leaf \['norm'\]\['mean'\] of the parameters is a batch statistic.*nnx.state\(model, nnx.Param\)",
+}
+# The rows of the table in docs/jax.md, and the programs that do what each is about.
+ROWS = {
+    "gradients at `worker.params()`, and `worker.step`": ("plain", "bfloat16", "float16"),
+    "`worker.transformation()`, compiled or not": ("optax", "optax-eager", "optax-bfloat16"),
+    "`optax.chain` of transformations of the gradient before it": ("optax-chain",),
+    "`nnx.Optimizer(model, worker.transformation(), wrt=nnx.Param)`": ("nnx", "nnx-eager", "nnx-pure"),
+    "`update` without `value=loss`, as by `TrainState.apply_gradients`": ("flax",),
+    "gradients at parameters of your own, without `worker.params()`": ("own-params",),
+    "`init` with other values than `worker.params()`": ("elsewhere",),
+    "`update` without `params`": ("no-params",),
+    "`optax.MultiSteps`": ("accumulates",),
+    "batch statistics in the parameters given to `join`": ("statistics", "statistics-nnx"),
+    "leaves that are not floating-point arrays": ("integer", "function"),
+    "gradients with fewer or more leaves, or other shapes": ("less", "more", "shape"),
+    "two steps for a minibatch, or none": ("twice", "left-out"),
+    "samples that the job has not assigned": ("own-samples", "own-samples-optax"),
+}
 NAMES = ["hidden.bias", "hidden.kernel", "layers.0.0", "layers.0.1", "scale"]
 
 
@@ -20,13 +61,27 @@ class JaxTest(ProgramCase):
     PROGRAM = "jax_program.py"
 
     def test_programs_train_as_they_do_without_catchment(self):
-        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-callback",
-                        "optax-chain", "optax-bfloat16", "flax"):
+        for variant in FOLLOW:
             with self.subTest(variant):
                 out = self.train(variant, "epochs=1", *SGD)
                 self.assertEqual(self.summary(out)["samples"], SAMPLES)
-                self.assertEqual(sorted(tensors(out + "/model.safetensors")), NAMES)
+                if "nnx" not in variant:
+                    self.assertEqual(sorted(tensors(out + "/model.safetensors")), NAMES)
                 self.assertEqual("got no loss" in self.logs, variant == "flax", self.logs)
+                self.assertNotIn("of other weights than the servers'", self.logs)
+
+    def test_warns_of_gradients_of_other_weights(self):
+        self.train("own-params", "epochs=1")
+        self.assertEqual(self.logs.count(WARNED["own-params"]), 1, self.logs)
+
+    def test_table_of_the_page_is_held_by_these_programs(self):
+        page = read("docs/jax.md")
+        rows = re.findall(r"^\| ([^|]+) \| (exact|warned|refused)\b", page, re.MULTILINE)
+        self.assertEqual([row for row, _ in rows], list(ROWS))
+        kinds = {"exact": FOLLOW, "warned": WARNED, "refused": REFUSED}
+        for row, kind in rows:
+            for variant in ROWS[row]:
+                self.assertIn(variant, kinds[kind], row)
 
     def test_page_shows_what_works(self):
         for variant in ("page0", "page1"):
@@ -61,25 +116,7 @@ class JaxTest(ProgramCase):
             self.assertNotIn("the loop has ended as if", self.logs)
 
     def test_names_what_the_program_did_wrong(self):
-        for variant, text in (
-                ("integer", r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point "
-                            r"arrays"),
-                ("function", r"leaf \['activation'\] of the parameters is of type .*equinox.partition"),
-                ("empty", "the parameters have no leaf"),
-                ("no-length", r"the test set \(generator\) has no length.*: give join\(\) the number of "
-                              r"samples"),
-                ("less", r"the gradients have no leaf \['layers'\]\[0\]\[0\]"),
-                ("more", r"the gradients have a leaf \['extra'\]"),
-                ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)"),
-                ("left-out", "step 1 was skipped"),
-                ("twice", "a step was made without a minibatch, or the second one for the same"),
-                ("accumulates", "algorithm.contribution.gradient.push_period in the job"),
-                ("own-samples", r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
-                ("own-samples-optax",
-                 r"a step was made without a minibatch.*loop over worker.minibatches\(\)"),
-                ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
-                              r"job's weights"),
-                ("no-params", r"call update\(grads, state, params, value=loss\)")):
+        for variant, text in REFUSED.items():
             with self.subTest(variant):
                 self.train(variant, fails=True)
                 self.assertRegex(self.logs, text)
