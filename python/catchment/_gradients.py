@@ -187,7 +187,10 @@ class LocalSteps(Gradients):
         for parameter in self._parameters:
             moved = _model.full(parameter.tensor.detach())
             if self._sends:
-                parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
+                # From where the model began the step, which is not the float32 weight in another precision:
+                # the difference is not a move of the optimizer.
+                began = parameter.weights.to(moved.dtype).to(torch.float32)
+                parameter.gradient.copy_(began - moved.to("cpu", torch.float32))
             parameter.ready = True
 
     def skip(self):

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""A worker's program for torch_models_test.py, on the rows of a CSV file.
+
+    torch_models.py CSV VARIANT
+"""
+import sys
+
+import torch
+from torch import nn
+
+import catchment.torch as catchment
+from torch_program import rows
+
+# What presets need beside their names, so that an exchange moves the servers' weights by a part of the move.
+PART = ["optimizer.learning_rate=0.3", "optimizer.momentum=0", "optimizer.nesterov=false"]
+PRESETS = {
+    "local_sgd": PART + ["algorithm.contribution.pseudo_gradient.local_steps=2"],
+    "diloco": PART + ["algorithm.contribution.pseudo_gradient.local_steps=4"],
+    "streaming_diloco": PART + ["algorithm.contribution.pseudo_gradient.local_steps=4",
+                                "algorithm.contribution.pseudo_gradient.fragments=2"],
+    "decoupled_diloco": PART + ["algorithm.consistency.synchronous={}",
+                                "algorithm.contribution.pseudo_gradient.local_steps=4",
+                                "algorithm.contribution.pseudo_gradient.fragments=2"],
+    "easgd": ["algorithm.contribution.elastic.communication_period=2",
+              "algorithm.contribution.elastic.moving_rate=0.3"],
+}
+
+
+class Rests(torch.optim.Optimizer):
+    """Moves all weights a little in its first four steps, and not at all after them."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                if self.steps <= 4:
+                    p.add_(p.abs() * 2 ** -6)
+
+
+def rest(samples, precision):
+    """Trains in a precision; sends no move for what the servers' float32 weights have more than the model's."""
+    model = nn.Linear(6, 64, bias=False).to(precision)
+    optimizer = Rests(model.parameters())
+    worker = catchment.join(model, samples, optimizer=optimizer)
+    rounded = 0
+    for x, _ in worker.minibatches():
+        weights = torch.frombuffer(worker._attachment.weights, dtype=torch.float32).clone()
+        loss = model(x.to(precision)).float().square().mean()
+        loss.backward()
+        worker.step(loss)
+        moves = torch.frombuffer(worker._attachment.gradient, dtype=torch.float32)
+        if optimizer.steps > 4:
+            assert not moves.any(), (optimizer.steps, moves.abs().max())
+            rounded = max(rounded, (weights != weights.to(precision)).sum().item())
+    assert optimizer.steps == 15 and (rounded > 100 or precision == torch.float32), (optimizer.steps, rounded)
+    print("no move was sent", flush=True)
+
+
+VARIANTS = {
+    "rests-bfloat16": lambda samples: rest(samples, torch.bfloat16),
+    "rests-float16": lambda samples: rest(samples, torch.float16),
+    "rests-float32": lambda samples: rest(samples, torch.float32),
+}
+
+
+if __name__ == "__main__":
+    torch.manual_seed(5)
+    VARIANTS[sys.argv[2]](rows(sys.argv[1]))
