@@ -1,35 +1,108 @@
-"""Running statistics of batch norm, which an evaluator's program estimates for the weights that it scores."""
+"""Running statistics of normalization layers, which an evaluator's program estimates for the weights that it
+scores."""
+import contextlib
+import warnings
+
 import torch
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils.data import default_collate
 
 from . import _model
 from ._indices import STATISTICS_SAMPLES, evenly
 from ._minibatches import is_indexed
 from ._stream import Stream
 
+_KINDS = ("running_mean", "running_var")
+
+_NO_SAMPLES = ("the running statistics of %s and other layers are those that the model was created with, because "
+               "there are no training samples to estimate them from: give join() or evaluate() the data set, and "
+               "not only its size")
+
 
 @torch.no_grad()
 def estimate(model, data, collate, forward, batch_size):
-    """Returns (name, values): means over minibatches of `data`, as for the job's own models
-    (worker/evaluator.cc). forward: passes a minibatch through the model; None: the model gets it, or its first
-    part."""
-    norms = [(name, module) for name, module in model.named_modules()
-             if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
-    if not norms or data is None or isinstance(data, int):
-        return []
-    for _, module in norms:
-        module.reset_running_stats()
-        module.momentum = None  # the mean over all that follow
-    training = model.training
+    """Returns (name, values) of all running statistics. Those that learn are means over minibatches of `data`,
+    as for the job's own models (worker/evaluator.cc). The others are the model's own: those of layers whose
+    parameters are all frozen, and of layers that stay in evaluation mode in model.train().
+    forward: passes a minibatch through the model; None: the model gets it, or its first part. collate: makes a
+    minibatch from a list of samples; None: PyTorch's default_collate."""
+    layers = layers_of(model)
+    without_data = data is None or isinstance(data, int)
+    with _training(model, [module for _, module in layers]) as learning:
+        for samples in _minibatches(data, batch_size) if learning and not without_data else ():
+            minibatch = (collate or default_collate)(samples)
+            if forward is not None:
+                forward(minibatch)
+            else:
+                model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
+    if without_data and learning:
+        warnings.warn(_NO_SAMPLES % next(name for name, module in layers if module in learning))
+        layers = [(name, module) for name, module in layers if module not in learning]
+    return [(name, values.to("cpu", torch.float32)) for name, values in values_of(layers)]
+
+
+def layers_of(model):
+    """Returns (name, module) of all layers whose running statistics are in files of weights."""
+    return [(name.replace(_model.COMPILED, ""), module) for name, module in model.named_modules()
+            if _has_statistics(module)]
+
+
+def values_of(layers):
+    """Returns (name, values) of the statistics of layers_of()."""
+    return [(name + "." + kind if name else kind, getattr(module, kind)) for name, module in layers
+            for kind in _KINDS]
+
+
+def _has_statistics(module):
+    buffers = dict(module.named_buffers(recurse=False))
+    values = [buffers.get(kind) for kind in _KINDS]
+    if any(value is None or torch.nn.parameter.is_lazy(value) or value.dim() != 1 for value in values):
+        return False
+    # Another kind of layer learns its statistics in a way of its own, unless all of it is frozen.
+    return isinstance(module, _NormBase) or not any(p.requires_grad for p in module.parameters())
+
+
+def _learns(module):
+    """Returns whether forward passes in training mode change a layer's statistics, and the layer is not
+    frozen."""
+    if not isinstance(module, _NormBase) or not module.track_running_stats or module.momentum == 0:
+        return False
+    if module.momentum is None and isinstance(module, _InstanceNorm):  # the same as 0 there
+        return False
+    parameters = list(module.parameters())
+    return not parameters or any(p.requires_grad for p in parameters)
+
+
+@contextlib.contextmanager
+def _training(model, layers):
+    """Puts the model into training mode, but not its frozen layers. Returns the layers that learn, whose
+    statistics become the means over all forward passes."""
+    modes, momenta, hooks = {module: module.training for module in model.modules()}, {}, []
+    calls = dict.fromkeys(layers, 0)
+
+    def average(module, _):
+        if calls[module] == 0:
+            module.reset_running_stats()  # NaN would stay in any mean
+        calls[module] += 1
+        module.momentum = 1 / calls[module]  # for instance norm, too, which does not know None as batch norm does
+
     model.train()
-    for samples in _minibatches(data, batch_size):
-        minibatch = collate(samples)
-        if forward is not None:
-            forward(minibatch)
-        else:
-            model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
-    model.train(training)
-    return [(name.replace(_model.COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32))
-            for name, module in norms for kind in ("running_mean", "running_var")]
+    learning = [module for module in layers if module.training and _learns(module)]
+    for module in layers:
+        module.training = module in learning
+    for module in learning:
+        momenta[module] = module.momentum
+        hooks.append(module.register_forward_pre_hook(average))
+    try:
+        yield learning
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, momentum in momenta.items():
+            module.momentum = momentum
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _minibatches(data, batch_size):

@@ -258,14 +258,14 @@ class Worker(Position):
         If the model has batch norm, its running statistics are first recomputed from about 1000 samples of
         the training set passed to join, in minibatches that `forward` passes through the model, in training
         mode; without `forward`, the model is called with a minibatch, or its first part if that is a list.
-        The file of weights contains them.
+        Layers that are frozen keep theirs. The file of weights contains all of them.
         data, collate: as for minibatches().
         """
         def prepare():
             self._weights.follow()
             self._weights.copy_all()
             statistics = _statistics.estimate(self._model, self._train if data is None else data,
-                                              collate or default_collate, forward, self.batch_size)
+                                              collate, forward, self.batch_size)
             return [(name, _model.bytes_of(values)) for name, values in statistics]
 
         self._evaluate(prepare, lambda: map(_number, score()))

@@ -66,6 +66,9 @@ class TorchCase(unittest.TestCase):
         return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
                               ["--program=" + program, "--overwrite", *arguments], **more)
 
+    def evaluators_log(self, out):
+        return "".join(read(path) for path in glob.glob(out + "/logs/evaluator*.log"))
+
     def sets(self, *fields):
         return [word for field in fields for word in ("--set", field)]
 
@@ -106,6 +109,3 @@ class FrameworkCase(TorchCase):
         self.assertEqual(summary["samples"], samples)
         self.assertGreater(summary["test_accuracy"], 0.8)
         self.assertLess(summary["test_loss"], 0.6)
-
-    def evaluators_log(self, out):
-        return "".join(read(path) for path in glob.glob(out + "/logs/evaluator*.log"))

@@ -6,6 +6,7 @@
 import sys
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import catchment.torch as catchment
@@ -24,6 +25,46 @@ PRESETS = {
     "easgd": ["algorithm.contribution.elastic.communication_period=2",
               "algorithm.contribution.elastic.moving_rate=0.3"],
 }
+
+
+class Frozen(nn.Module):
+    """A batch norm with the statistics of other data, which no parameter of it would change, and a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.dense = nn.BatchNorm1d(6), nn.Linear(6, 3)
+        self.norm.running_mean.fill_(0.5)
+        self.norm.running_var.fill_(4.0)
+        self.norm.requires_grad_(False)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.dense(self.norm(x))
+
+
+def train_frozen(samples):
+    model = Frozen()
+    worker = catchment.join(model, samples, samples)
+
+    def score():
+        model.eval()
+        x, y = samples.tensors
+        with torch.no_grad():
+            z = model(x)
+        if model.norm.running_mean.eq(0.5).all() and model.norm.running_var.eq(4).all():
+            print("the evaluator's model has the frozen statistics", flush=True)
+        return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
+
+    if worker.evaluates:
+        worker.evaluate(score)
+    for x, y in worker.minibatches():
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        worker.step(loss)
 
 
 class Rests(torch.optim.Optimizer):
@@ -62,6 +103,7 @@ def rest(samples, precision):
 
 
 VARIANTS = {
+    "frozen": train_frozen,
     "rests-bfloat16": lambda samples: rest(samples, torch.bfloat16),
     "rests-float16": lambda samples: rest(samples, torch.float16),
     "rests-float32": lambda samples: rest(samples, torch.float32),

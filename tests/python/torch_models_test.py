@@ -1,18 +1,145 @@
 #!/usr/bin/env python3
-"""What the job makes of models in low precision. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
+"""What the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
+low precision. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
 import os
 import sys
 import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset, default_collate
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
+from catchment import _statistics  # noqa: E402
 import torch_models  # noqa: E402
-from torch_case import TorchCase  # noqa: E402
+from torch_case import TorchCase, tensors  # noqa: E402
+
+SAMPLES, BATCH = 64, 16
+
+
+def pretrained(layer):
+    layer.running_mean.fill_(5.0)
+    layer.running_var.fill_(9.0)
+    return layer
+
+
+def changed(layer, **attributes):
+    for name, value in attributes.items():
+        setattr(layer, name, value)
+    return layer
+
+
+class AlwaysEvaluates(nn.BatchNorm1d):
+    def train(self, mode=True):
+        return super().train(False)
+
+
+class OfBuffers(nn.Module):
+    """As the frozen batch norm of torchvision."""
+
+    def __init__(self):
+        super().__init__()
+        for name, value in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+            self.register_buffer(name, torch.full((4,), value))
+
+    def forward(self, x):
+        scale = (self.running_var + 1e-5).rsqrt().view(1, -1, 1) * self.weight.view(1, -1, 1)
+        return (x - self.running_mean.view(1, -1, 1)) * scale + self.bias.view(1, -1, 1)
+
+
+FROZEN = {
+    "all parameters frozen": lambda: nn.BatchNorm1d(4).requires_grad_(False),
+    "train() overridden": lambda: AlwaysEvaluates(4),
+    "momentum 0": lambda: nn.BatchNorm1d(4, momentum=0.0),
+    "tracking turned off": lambda: changed(nn.BatchNorm1d(4), track_running_stats=False),
+    "instance norm, frozen": lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True).requires_grad_(False),
+    "instance norm without momentum": lambda: nn.InstanceNorm1d(4, track_running_stats=True, momentum=None),
+    "buffers only": OfBuffers,
+}
+LEARNING = {
+    "batch norm": lambda: nn.BatchNorm1d(4),
+    "without parameters": lambda: nn.BatchNorm1d(4, affine=False),
+    "cumulative": lambda: nn.BatchNorm1d(4, momentum=None),
+    "synchronized": lambda: nn.SyncBatchNorm(4),
+    "NaN before": lambda: nn.BatchNorm1d(4),
+    "instance norm": lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+}
+
+
+class StatisticsTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.x = 2 + 3 * torch.randn(SAMPLES, 4, 5)
+
+    def estimate(self, model, data=None):
+        return dict(_statistics.estimate(model, TensorDataset(self.x) if data is None else data,
+                                         default_collate, None, BATCH))
+
+    def test_frozen_layers_keep_theirs_beside_one_that_learns(self):
+        for name, make in FROZEN.items():
+            with self.subTest(name):
+                model = nn.Sequential(pretrained(make()), nn.BatchNorm1d(4))
+                found = self.estimate(model)
+                self.assertEqual(found["0.running_mean"].tolist(), [5.0] * 4)
+                self.assertEqual(found["0.running_var"].tolist(), [9.0] * 4)
+                self.assertLess((found["1.running_mean"] + 1).abs().max().item(), 0.5)  # of (x - 5) / 3
+
+    def test_others_get_the_mean_over_minibatches(self):
+        parts = self.x.split(BATCH)
+        means = torch.stack([part.mean((0, 2)) for part in parts]).mean(0)
+        for name, make in LEARNING.items():
+            with self.subTest(name):
+                model = nn.Sequential(pretrained(make()))
+                if name == "NaN before":
+                    model[0].running_mean.fill_(float("nan"))
+                momentum = model[0].momentum
+                found = self.estimate(model)
+                variances = torch.stack([
+                    part.var(2).mean(0) if "instance" in name else part.transpose(1, 2).reshape(-1, 4).var(0)
+                    for part in parts]).mean(0)
+                torch.testing.assert_close(found["0.running_mean"], means)
+                torch.testing.assert_close(found["0.running_var"], variances)
+                self.assertEqual(model[0].momentum, momentum)
+
+    def test_layer_that_no_sample_reaches_keeps_its_own(self):
+        class Unused(nn.Sequential):
+            def forward(self, x):
+                return self[0](x)
+
+        found = self.estimate(Unused(nn.BatchNorm1d(4), pretrained(nn.BatchNorm1d(4))))
+        self.assertEqual(found["1.running_mean"].tolist(), [5.0] * 4)
+
+    def test_layers_without_statistics_have_none(self):
+        self.assertEqual(self.estimate(nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False),
+                                                     nn.InstanceNorm1d(4), nn.GroupNorm(2, 4))), {})
+
+    def test_modes_of_modules_remain(self):
+        model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout())
+        model[1].eval()
+        self.estimate(model)
+        self.assertEqual([module.training for module in model.modules()], [True, True, False])
+
+    def test_without_samples_only_frozen_layers_have_some(self):
+        model = nn.Sequential(pretrained(nn.BatchNorm1d(4).requires_grad_(False)), nn.BatchNorm1d(4))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = self.estimate(model, 64)
+        self.assertEqual(sorted(found), ["0.running_mean", "0.running_var"])
+        self.assertRegex(str(caught[0].message), r"running statistics of 1 .* give join\(\) or evaluate\(\) the")
 
 
 class ModelsTest(TorchCase):
     def trained(self, variant, *fields, **more):
         return self.attached(variant, *self.sets("epochs=1", *fields), program="torch_models", **more)
+
+    def test_frozen_statistics_are_scored_and_written(self):
+        out = self.trained("frozen")
+        final = tensors(out + "/model.safetensors")
+        for name, value in (("norm.running_mean", 0.5), ("norm.running_var", 4.0)):
+            self.assertEqual(final[name].tolist(), [value] * 6)
+        self.assertIn("the evaluator's model has the frozen statistics", self.evaluators_log(out))
 
     def test_optimizer_that_moves_nothing_moves_no_weight(self):
         for preset, precision in (*((preset, "bfloat16") for preset in torch_models.PRESETS), ("diloco", "float16"),
