@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate
 from . import _attachment, _model, _scaler, _statistics
 from ._gradients import AfterBackward, DuringBackward, LocalSteps
 from ._handed import Handed
+from ._losses import Losses
 from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._modules import Modules
 from ._optimizer import Optimizer, Scheduler
@@ -113,7 +114,7 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     else:
         from ._group import GroupAttachment
         attachment = GroupAttachment(group, attach)
-    return Worker(attachment, model, parameters, train, optimizer, overlap, compiled or not overlap, counted)
+    return Worker(attachment, model, parameters, train, optimizer, overlap, compiled, counted)
 
 
 def _number(value):
@@ -124,7 +125,7 @@ class Worker(Position):
     """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log()
     and leave() are as Position has them (_position.py)."""
 
-    def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all, counted):
+    def __init__(self, attachment, model, parameters, train, optimizer, overlap, compiled, counted):
         super().__init__(attachment)
         self._train, self._counted, self._model = train, counted, model
         self._handed = Handed()
@@ -132,6 +133,7 @@ class Worker(Position):
         self._warned = False   # of weights that are changed
         self._loss = 0.0       # of the step before
         self._optimizer_of_servers = None
+        wait_for_all = compiled or not overlap
         self._weights = Weights(attachment, model, parameters, optimizer is not None, wait_for_all)
         attachment.on_result = self._weights.copy_all
         if optimizer is not None:
@@ -140,8 +142,10 @@ class Worker(Position):
             self._gradients = DuringBackward(attachment, self._weights, self._handed)
         else:
             self._gradients = AfterBackward(attachment, self._weights)
-        self._modules = None
+        self._modules = self._losses = None
         if not self.evaluates:
+            if not (overlap or compiled or hasattr(attachment, "rank")):
+                self._losses = Losses(parameters)
             _scaler.watch()
             self._gradients.drop()
             self._gradients.follow(self._weights.parameters)
@@ -215,6 +219,8 @@ class Worker(Position):
         self._gradients.take()
         if self._modules is not None:
             self._modules.learn()
+        if self._losses is not None:
+            self._losses.end_step()
         self._end_step(loss, correct)
 
     def skip(self) -> None:

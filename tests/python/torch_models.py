@@ -3,6 +3,7 @@
 
     torch_models.py CSV VARIANT
 """
+import copy
 import sys
 
 import torch
@@ -102,7 +103,52 @@ def rest(samples, precision):
     print("no move was sent", flush=True)
 
 
+def train_gan(samples, freezes):
+    """The steps of PyTorch's tutorial of DCGAN, with one step of the worker in place of those of two optimizers,
+    and beside them plain PyTorch's, in which each loss moves its own model."""
+    discriminator = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1), nn.Sigmoid())
+    generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6), nn.Tanh())
+    own_discriminator, own_generator = copy.deepcopy(discriminator), copy.deepcopy(generator)
+    worker = catchment.join(nn.ModuleDict({"discriminator": discriminator, "generator": generator}), samples)
+    for own, given in ((own_discriminator, discriminator), (own_generator, generator)):
+        own.load_state_dict(given.state_dict())
+    criterion = nn.BCELoss()
+    optimizers = [torch.optim.SGD(own.parameters(), lr=0.1) for own in (own_discriminator, own_generator)]
+    for real, _ in worker.minibatches():
+        ones, zeros, noise = torch.ones(len(real)), torch.zeros(len(real)), torch.randn(len(real), 3)
+        discriminator.zero_grad()
+        of_real = criterion(discriminator(real).view(-1), ones)
+        of_real.backward()
+        fake = generator(noise)
+        of_fake = criterion(discriminator(fake.detach()).view(-1), zeros)
+        of_fake.backward()
+        generator.zero_grad()
+        discriminator.requires_grad_(not freezes)
+        criterion(discriminator(fake).view(-1), ones).backward()
+        discriminator.requires_grad_(True)
+
+        fake = own_generator(noise)
+        loss = criterion(own_discriminator(fake).view(-1), ones)
+        gradients = torch.autograd.grad(loss, list(own_generator.parameters()))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        (criterion(own_discriminator(real).view(-1), ones) +
+         criterion(own_discriminator(fake.detach()).view(-1), zeros)).backward()
+        for p, gradient in zip(own_generator.parameters(), gradients):
+            p.grad = gradient
+        for optimizer in optimizers:
+            optimizer.step()
+        worker.step(of_real + of_fake)
+    assert worker.steps == 15
+    difference = max((a - b).abs().max().item() for own, given in (
+        (own_discriminator, discriminator), (own_generator, generator))
+        for a, b in zip(own.parameters(), given.parameters()))
+    print("the models differ by %s" % ("less than 1e-6" if difference < 1e-6 else difference), flush=True)
+
+
 VARIANTS = {
+    "gan": lambda samples: train_gan(samples, freezes=False),
+    "gan-frozen": lambda samples: train_gan(samples, freezes=True),
     "frozen": train_frozen,
     "rests-bfloat16": lambda samples: rest(samples, torch.bfloat16),
     "rests-float16": lambda samples: rest(samples, torch.float16),

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
-low precision. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
+low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
 import os
+import re
 import sys
 import unittest
 import warnings
@@ -13,10 +14,13 @@ from torch.utils.data import TensorDataset, default_collate
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
 from catchment import _statistics  # noqa: E402
+from catchment._losses import Losses  # noqa: E402
 import torch_models  # noqa: E402
 from torch_case import TorchCase, tensors  # noqa: E402
 
 SAMPLES, BATCH = 64, 16
+# As torch_models.py does it.
+SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
 
 
 def pretrained(layer):
@@ -130,6 +134,51 @@ class StatisticsTest(unittest.TestCase):
         self.assertRegex(str(caught[0].message), r"running statistics of 1 .* give join\(\) or evaluate\(\) the")
 
 
+class Branches(nn.Module):
+    """Parts that a loss reaches in an order of its own: the first one before the second, or a third beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
+
+
+# Of a model and an input: what a step calls backward on, and the parts that are named, or none.
+STEPS = {
+    "a generator's loss passes through the discriminator": (
+        lambda m, x: (m.first(x), m.first(m.second(x))), "first"),
+    "the generator's comes before": (
+        lambda m, x: (m.first(m.second(x)), m.first(x)), "first"),
+    "two discriminators": (
+        lambda m, x: (m.first(x) + m.third(x), m.first(m.second(x)) + m.third(m.second(x))), "first and third"),
+    "heads of shared layers": (
+        lambda m, x: (m.second(m.first(x)), m.third(m.first(x))), None),
+    "a loss of early layers": (
+        lambda m, x: (m.first(x), m.second(m.first(x))), None),
+    "accumulation": (
+        lambda m, x: (m.second(m.first(x)), m.second(m.first(x + 1))), None),
+    "a penalty on a weight of the last layer": (
+        lambda m, x: (m.second(m.first(x)), m.second.weight.square()), None),
+    "models apart": (
+        lambda m, x: (m.first(x), m.second(x)), None),
+}
+
+
+class LossesTest(unittest.TestCase):
+    def test_names_what_two_losses_train(self):
+        for name, (make, expected) in STEPS.items():
+            with self.subTest(name), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = torch.nn.ModuleDict({"net": Branches()})
+                losses = Losses(list(model.named_parameters()))
+                for _ in range(2):
+                    for value in make(model["net"], torch.ones(2, 3)):
+                        value.sum().backward()
+                    losses.end_step()
+                said = [re.search("trained (.*): its own", str(one.message))[1] for one in caught]
+                parts = " and ".join("net." + part for part in expected.split(" and ")) if expected else None
+                self.assertEqual(said, [parts] if parts else [])
+
+
 class ModelsTest(TorchCase):
     def trained(self, variant, *fields, **more):
         return self.attached(variant, *self.sets("epochs=1", *fields), program="torch_models", **more)
@@ -147,6 +196,14 @@ class ModelsTest(TorchCase):
             with self.subTest(preset, precision=precision):
                 self.trained("rests-" + precision, "algorithm.preset=" + preset, *torch_models.PRESETS[preset])
                 self.assertIn("no move was sent", self.logs)
+
+    def test_gan_trains_as_in_pytorch_with_the_discriminator_frozen_for_the_generator(self):
+        self.trained("gan-frozen", *SGD)
+        self.assertIn("the models differ by less than 1e-6", self.logs)
+        self.assertNotIn("two losses of a step", self.logs)
+        self.trained("gan", *SGD)
+        self.assertRegex(self.logs, r"the models differ by 0\.")
+        self.assertEqual(self.logs.count("two losses of a step have trained discriminator"), 1, self.logs)
 
 
 if __name__ == "__main__":
