@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <system_error>
 #include <utility>
 
@@ -83,6 +84,8 @@ absl::Status ProgramDescription::Read(const std::string& command) {
   }
   RETURN_IF_ERROR(ParseText(*text, file, "", &part_));
   part_.mutable_model()->set_initial_weights(WeightsFile(directory_.path()));
+  // Notes about what the job will not do; programs in other languages need not write any.
+  std::cerr << ReadTextFile(directory_.path() + "/notes").value_or("") << std::flush;
   return absl::OkStatus();
 }
 

@@ -221,9 +221,9 @@ def describe_only():
     return os.environ.get("CATCHMENT_DESCRIBE")
 
 
-def describe(directory, tensors, values, train_samples, test_samples, local_steps=False):
+def describe(directory, tensors, values, train_samples, test_samples, local_steps=False, notes=()):
     """Writes the description and ends the program."""
-    _description.describe(directory, tensors, values, train_samples, test_samples, local_steps)
+    _description.describe(directory, tensors, values, train_samples, test_samples, local_steps, notes)
     end_program()
 
 

@@ -6,6 +6,7 @@ import struct
 
 MODEL_FILE = "model.textproto"
 WEIGHTS_FILE = "weights.safetensors"
+NOTES_FILE = "notes"
 
 
 def _quoted(text):
@@ -31,9 +32,11 @@ def write_weights(path, tensors, values):
             file.write(value)
 
 
-def describe(directory, tensors, values, train_samples, test_samples, local_steps=False):
-    """Writes the two files. The first, which comes last, is a part of a job."""
+def describe(directory, tensors, values, train_samples, test_samples, local_steps=False, notes=()):
+    """Writes the files. The model, which comes last, is a part of a job. notes: sentences for who starts it."""
     write_weights(os.path.join(directory, WEIGHTS_FILE), tensors, values)
+    with open(os.path.join(directory, NOTES_FILE), "w", encoding="utf-8") as file:
+        file.writelines(" ".join(note.split()) + "\n" for note in notes)
     lines = ["model {", "  external {"]
     for name, shape in tensors:
         lines.append("    tensors { name: %s%s }" % (_quoted(name), "".join(" shape: %d" % n for n in shape)))

@@ -21,7 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from . import _attachment, _model, _scaler, _statistics
+from . import _attachment, _model, _result, _scaler, _statistics
 from ._gradients import AfterBackward, DuringBackward, LocalSteps
 from ._handed import Handed
 from ._losses import Losses
@@ -29,11 +29,12 @@ from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._modules import Modules
 from ._optimizer import Optimizer, Scheduler
 from ._position import Position
+from ._result import load
 from ._run import compare, train
 from ._version import __version__
 from ._weights import Weights
 
-__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
+__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "train"]
 
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not "
@@ -102,7 +103,8 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
         values = [_model.bytes_of(_model.full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
             _attachment.end_program()
-        _attachment.describe(directory, tensors, values, train_samples, test_samples, optimizer is not None)
+        _attachment.describe(directory, tensors, values, train_samples, test_samples, optimizer is not None,
+                             _result.lacks(model, test_samples > 0))
     device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
 
     def attach():
@@ -144,6 +146,9 @@ class Worker(Position):
             self._gradients = AfterBackward(attachment, self._weights)
         self._modules = self._losses = None
         if not self.evaluates:
+            if getattr(attachment, "rank", 0) == 0:
+                for sentence in _result.lacks(model, attachment.test_samples > 0):
+                    warnings.warn(sentence)
             if not (overlap or compiled or hasattr(attachment, "rank")):
                 self._losses = Losses(parameters)
             _scaler.watch()

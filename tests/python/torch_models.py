@@ -146,9 +146,39 @@ def train_gan(samples, freezes):
     print("the models differ by %s" % ("less than 1e-6" if difference < 1e-6 else difference), flush=True)
 
 
+class Quantized(nn.Module):
+    """Learns a batch norm, a frozen layer's weights not, and a codebook, a buffer, without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense, self.norm, self.last = nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)
+        self.tied = nn.Linear(4, 3)
+        self.tied.weight = self.last.weight
+        self.frozen = nn.Linear(3, 3).requires_grad_(False)
+        self.register_buffer("codebook", torch.zeros(4))
+        self.register_buffer("scratch", torch.zeros(4), persistent=False)
+
+    def forward(self, x):
+        z = self.norm(self.dense(x))
+        if self.training:
+            with torch.no_grad():
+                self.codebook.lerp_(z.detach().mean(0) + 1, 0.1)
+        return self.frozen(self.last(z) + self.tied(z))
+
+
+def train_quantized(samples):
+    model = Quantized()
+    worker = catchment.join(model, samples)
+    for x, y in worker.minibatches():
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        worker.step(loss)
+
+
 VARIANTS = {
     "gan": lambda samples: train_gan(samples, freezes=False),
     "gan-frozen": lambda samples: train_gan(samples, freezes=True),
+    "quantized": train_quantized,
     "frozen": train_frozen,
     "rests-bfloat16": lambda samples: rest(samples, torch.bfloat16),
     "rests-float16": lambda samples: rest(samples, torch.float16),

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
+"""What the job makes of models whose parts do not all learn by gradients: frozen and running statistics, buffers,
 low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
 import os
 import re
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -13,8 +14,9 @@ from torch.utils.data import TensorDataset, default_collate
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment import _statistics  # noqa: E402
+from catchment import _description, _model, _statistics  # noqa: E402
 from catchment._losses import Losses  # noqa: E402
+import catchment.torch as catchment  # noqa: E402
 import torch_models  # noqa: E402
 from torch_case import TorchCase, tensors  # noqa: E402
 
@@ -179,6 +181,77 @@ class LossesTest(unittest.TestCase):
                 self.assertEqual(said, [parts] if parts else [])
 
 
+class ResultTest(unittest.TestCase):
+    def write(self, model, left_out=()):
+        """Writes a job's file of a model's weights. Returns its path."""
+        found = [(name, tensor) for name, tensor in model.state_dict().items()
+                 if tensor.is_floating_point() and name not in left_out]
+        path = os.path.join(self.directory.name, "model.safetensors")
+        _description.write_weights(path, [(name, tensor.shape) for name, tensor in found],
+                                   [_model.bytes_of(tensor) for _, tensor in found])
+        return path
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        torch.manual_seed(3)
+        self.trained = torch_models.Quantized()
+        with torch.no_grad():
+            for tensor in self.trained.state_dict().values():
+                tensor.add_(torch.rand(tensor.shape).to(tensor.dtype))
+        self.statistics = ["norm.running_mean", "norm.running_var"]
+
+    def load(self, *arguments, says=()):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = catchment.load(*arguments)
+        self.assertEqual(len(caught), len(says), [str(one.message) for one in caught])
+        for one, text in zip(caught, says):
+            self.assertRegex(str(one.message), text)
+        return result
+
+    def test_whole_model_is_loaded_without_a_word(self):
+        for model in (torch_models.Quantized(), torch.compile(torch_models.Quantized(), backend="eager")):
+            self.assertEqual(self.load(model, self.write(self.trained, ["tied.weight"])), ([], []))
+            for name, tensor in self.trained.state_dict().items():
+                if tensor.is_floating_point():
+                    state = {key.replace("_orig_mod.", ""): value for key, value in model.state_dict().items()}
+                    torch.testing.assert_close(state[name], tensor)
+
+    def test_names_what_is_missing_or_unexpected(self):
+        path = self.write(self.trained, ["codebook"] + self.statistics)
+        missing, unexpected = self.load(torch_models.Quantized(), path, says=[
+            "has no codebook, norm.running_mean, norm.running_var: the model keeps .*training set"])
+        self.assertEqual(([*missing], [*unexpected]), (["codebook"] + self.statistics, []))
+        other = torch_models.Quantized()
+        del other.frozen
+        _, unexpected = self.load(other, self.write(self.trained), says=["frozen.weight, frozen.bias, which the model"])
+        self.assertEqual(unexpected, ["frozen.weight", "frozen.bias"])
+
+    def test_estimates_missing_statistics_from_training_samples(self):
+        data = TensorDataset(torch.randn(64, 6) + 2, torch.zeros(64))
+        model = torch_models.Quantized()
+        missing, _ = self.load(model, self.write(self.trained, self.statistics), data)
+        self.assertEqual(missing, [])
+        with torch.no_grad():
+            expected = self.trained.dense(data.tensors[0]).mean(0)
+        torch.testing.assert_close(model.norm.running_mean, expected)
+
+    def test_refuses_files_of_others(self):
+        path = self.write(self.trained)
+        model = torch_models.Quantized()
+        model.last = model.tied = nn.Linear(4, 5, bias=False)
+        with self.assertRaisesRegex(ValueError, r"last.weight with shape \(3, 4\), but the model has it with \(5, 4\)"):
+            catchment.load(model, path)
+        with open(path, "rb") as file:
+            cut = file.read()[:-8]
+        for content in (b"", b"PK" + bytes(100), cut):
+            with open(path, "wb") as file:
+                file.write(content)
+            with self.assertRaisesRegex(ValueError, "is not a file of weights"):
+                catchment.load(torch_models.Quantized(), path)
+
+
 class ModelsTest(TorchCase):
     def trained(self, variant, *fields, **more):
         return self.attached(variant, *self.sets("epochs=1", *fields), program="torch_models", **more)
@@ -204,6 +277,22 @@ class ModelsTest(TorchCase):
         self.trained("gan", *SGD)
         self.assertRegex(self.logs, r"the models differ by 0\.")
         self.assertEqual(self.logs.count("two losses of a step have trained discriminator"), 1, self.logs)
+
+    def test_says_first_what_the_file_of_weights_will_not_have(self):
+        out = self.trained("quantized", "optimizer.learning_rate=0.1")
+        said = ("model.safetensors will not have the running statistics of norm,",
+                "model.safetensors will not have the model's buffers codebook.")
+        for text in said:
+            self.assertEqual(self.logs.count(text), 2, self.logs)  # of the command and the worker
+        self.assertEqual([text in line for text, line in zip(said, self.logs.splitlines())], [True, True])
+        model = torch_models.Quantized()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            missing, _ = catchment.load(model, out + "/model.safetensors", torch_models.rows(self.rows))
+        self.assertEqual(missing, ["codebook", "frozen.weight", "frozen.bias"])
+        with torch.no_grad():
+            expected = model.dense(torch_models.rows(self.rows).tensors[0]).mean(0)
+        torch.testing.assert_close(model.norm.running_mean, expected, atol=1e-5, rtol=0)
 
 
 if __name__ == "__main__":
