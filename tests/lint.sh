@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, scripts with
-# ShellCheck, BUILD files with tests/build_files.py, how files are opened, that the names of types differ, the
-# language, the width of lines, the layers of docs/architecture.md with tests/layers.py, and the recipes of
-# CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails if it does.
+# ShellCheck, BUILD files with tests/build_files.py, how files are opened, which clocks measure time, that the
+# names of types differ, the language, the width of lines, the layers of docs/architecture.md with
+# tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run
+# fails if it does.
 #
 #   tests/lint.sh
 #
@@ -50,6 +51,15 @@ mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc
 mapfile -t returning < <(files '*.h' '*.cc' ':!tests' ':!common/codec' ':!common/base/status_macros.h')
 ! grep -nE 'if \((.* )?(\w+) = .*; !\2\.ok\(\)\) return \2;|if \(!(\w+)\.ok\(\)\) return \3(\.status\(\))?;' "${returning[@]}" ||
   hint "write RETURN_IF_ERROR or ASSIGN_OR_RETURN (common/base/status_macros.h) in the lines above"
+# The time of day may be set at any moment, so that durations are those of the monotonic clock. Exempt are
+# times of day that a file, a message or a certificate has, and a wait under ThreadSanitizer.
+mapfile -t timed < <(files '*.h' '*.cc' '*.cu' '*.py' '*.sh' '*.sbatch' ':!tests')
+time_of_day='system_clock|high_resolution_clock|[^_]\btime\((nullptr|NULL|0|&)|gettimeofday|CLOCK_REALTIME\b|absl::Now\('
+# shellcheck disable=SC2016  # a pattern
+time_of_day+='|\btime\.time(_ns)?\(|\b(from time import .*\btime\b)|datetime\.(utc)?now|[$(]SECONDS\b|\bEPOCH(SECONDS|REALTIME)\b|date \+%s'
+! grep -nE "$time_of_day" "${timed[@]}" | grep -vE '^[^:]*:[0-9]+: *(//|#)' |
+  grep -vE '^(cli/doctor/checkup|common/net/rpc|server/host/master_host|server/outputs/outputs|server/process/master_run)\.cc:|^common/base/mutex\.h:|^python/catchment/track\.py:|^deploy/(make_certs\.sh|quickstart\.sh|gpu/check_gpu\.py):' ||
+  hint "measure durations with SteadyClock (common/base/clock.h), TimeIn (common/net/rpc.h), time.monotonic or /proc/uptime, not with the time of day"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has
 # its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')

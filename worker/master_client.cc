@@ -2,13 +2,12 @@
 
 #include <glog/logging.h>
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/growing_pause.h"
 #include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/net/rpc.h"
 #include "common/net/stall_guard.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
@@ -17,7 +16,7 @@ namespace catchment {
 namespace {
 
 constexpr size_t kValuesPerMessage = 1 << 18;  // 1 MiB
-constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr double kSlice = 0.05;                // seconds
 constexpr char kStopped[] = "the worker was asked to stop";
 constexpr char kNeverReached[] =
     "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
@@ -115,8 +114,7 @@ grpc::Status MasterClient::TryGetLease(grpc::ClientContext* context, const v1::G
   call->Finish(lease, &status, this);
   void* tag;
   bool ok;
-  while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kSlice) ==
-         grpc::CompletionQueue::TIMEOUT) {
+  while (queue.AsyncNext(&tag, &ok, TimeIn(kSlice)) == grpc::CompletionQueue::TIMEOUT) {
     if (stop.IsSet()) context->TryCancel();
   }
   queue.Shutdown();
@@ -156,7 +154,7 @@ bool MasterClient::Pause(double seconds, const StopFlag& stop) {
   // gRPC continues connecting only while a thread waits in it; a plain pause would make no progress.
   const double end = clock_.Now() + seconds;
   while (!stop.IsSet() && clock_.Now() < end) {
-    if (channel_->WaitForConnected(std::chrono::system_clock::now() + kSlice)) break;
+    if (channel_->WaitForConnected(TimeIn(kSlice))) break;
   }
   return stop.IsSet();
 }

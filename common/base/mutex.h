@@ -46,20 +46,25 @@ class CondVar {
     lock.release();
   }
 
-  // Waits until condition() is true, for at most `seconds`. Returns condition().
+  // Waits until condition() is true, for at most `seconds`, whatever the time of day is set to meanwhile.
+  // Returns condition().
   template <typename Condition>
   bool WaitFor(Mutex* mu, double seconds, Condition condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    // ThreadSanitizer of g++ 12 intercepts only wait_until with the system clock.
     const bool met = cv_.wait_until(
-        lock,
-        std::chrono::system_clock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)),
-        condition);
+        lock, WaitClock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)), condition);
     lock.release();
     return met;
   }
 
  private:
+#ifdef __SANITIZE_THREAD__
+  // ThreadSanitizer of g++ 12 intercepts only waits until a time of day.
+  using WaitClock = std::chrono::system_clock;
+#else
+  using WaitClock = std::chrono::steady_clock;
+#endif
+
   std::condition_variable cv_;
 };
 

@@ -243,10 +243,14 @@ grpc::Status ToGrpc(const absl::Status& status) {
                       IsNotReady(status) ? kNotReady : "");
 }
 
+gpr_timespec TimeIn(double seconds) {
+  const gpr_timespec duration = gpr_time_from_micros(static_cast<int64_t>(seconds * 1e6), GPR_TIMESPAN);
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), duration);
+}
+
 std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {
   auto context = std::make_unique<grpc::ClientContext>();
-  context->set_deadline(std::chrono::system_clock::now() +
-                        std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
+  context->set_deadline(TimeIn(seconds));
   return context;
 }
 

@@ -64,6 +64,9 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context = "");
 grpc::Status ToGrpc(const absl::Status& status);
 
+// Returns the time in `seconds`, on the monotonic clock, for the waits and deadlines of gRPC.
+gpr_timespec TimeIn(double seconds);
+
 // Returns the context of a call that ends after `seconds`.
 std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds);
 

@@ -126,6 +126,8 @@ class Followed:
         self._lost_after = lost_after
         self._lines = Lines(self._path("metrics.jsonl"))
         self._scored_at = None
+        self._stamp = None
+        self._stamped_at = 0.0
 
     def job(self) -> Row:
         """Returns the fields of the job, or none if its file is not in the directory."""
@@ -172,7 +174,7 @@ class Followed:
         try:
             summary = _read_json(self._path("summary.json"))
         except FileNotFoundError:
-            if time.time() - self._last_sign() < self._lost_after:
+            if self._silence() < self._lost_after:
                 return False
             summary = {"phase": "FAILED", "reason": _LOST % self._lost_after}
         self.summary = {name: value for name, value in _flat(summary).items() if value not in (None, "")}
@@ -187,9 +189,14 @@ class Followed:
         except OSError:
             return False
 
-    def _last_sign(self):
-        """Returns the time when a file of the run was last written."""
-        return max(_modified(self._path(name)) for name in _RUN_FILES)
+    def _silence(self):
+        """Returns the seconds since a file of the run was last written. The stamps of files are times of day,
+        and this machine's may be set: only the age of the first stamp is measured by it."""
+        stamp = max(_modified(self._path(name)) for name in _RUN_FILES)
+        if stamp != self._stamp:
+            age = max(0, time.time() - stamp) if self._stamp is None else 0
+            self._stamp, self._stamped_at = stamp, time.monotonic() - age
+        return time.monotonic() - self._stamped_at
 
     def _path(self, name):
         return os.path.join(self.directory, name)

@@ -178,8 +178,7 @@ void Listener::Serve(const std::vector<CallService*>& services,
 void Listener::Shutdown(double grace_seconds) {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() +
-                    std::chrono::microseconds(static_cast<int64_t>(grace_seconds * 1e6)));
+  server_->Shutdown(TimeIn(grace_seconds));
   for (const auto& queue : queues_) queue->WaitUntilEmpty();
   threads_.clear();
   queues_.clear();

@@ -6,7 +6,9 @@ import os
 import struct
 import sys
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
@@ -154,6 +156,29 @@ class FollowedTest(Directory):
         self.assertEqual(len(list(followed.rows())), 1)
         self.assertTrue(followed.failed())
         self.assertIn("999 seconds", followed.summary["reason"])
+
+    def test_a_time_of_day_that_is_set_loses_no_master(self):
+        self.append(row(1))
+
+        class Clock:
+            """A day passes by the time of day in each pause; in the third one the job ends."""
+            pauses = 0
+
+            def time(self):
+                return time.time() + 86400 * self.pauses
+
+            def monotonic(self):
+                return 1000 + self.pauses
+
+            def sleep(clock, seconds):
+                clock.pauses += 1
+                if clock.pauses == 3:
+                    self.write("summary.json", json.dumps({"phase": "DONE"}))
+
+        followed = track.Followed(self.out, lost_after=3600)
+        with mock.patch.object(track, "time", Clock()):
+            self.assertEqual(len(list(followed.rows())), 1)
+        self.assertEqual(followed.summary, {"phase": "DONE"})
 
     def test_a_score_is_in_one_row(self):
         self.append(row(1), row(2, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),
