@@ -102,13 +102,15 @@ std::string Evaluator::Leave(const v1::RegisterReply& me, const absl::Status& wh
 absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patience_seconds) {
   // A server that begins again cancels the calls in progress.
   if (!IsOfPeer(status) || (!absl::IsUnavailable(status) && !absl::IsCancelled(status))) return status;
-  const double now = clock_.Now();
-  if (IsNotReady(status)) unreachable_since_.reset();
-  if (!unreachable_since_.has_value()) {
-    unreachable_since_ = now;
+  if (!patience_) {
+    patience_.emplace(patience_seconds);
     LOG(WARNING) << status.message() << "; trying again, giving up after " << patience_seconds << " s";
   }
-  if (now - *unreachable_since_ < patience_seconds) return absl::OkStatus();
+  if (IsNotReady(status)) patience_->Succeed();
+  if (IsNotReady(status) || !patience_->Fail(clock_.Now())) {
+    patience_->Begin(clock_.Now());
+    return absl::OkStatus();
+  }
   return absl::UnavailableError(absl::StrCat("gave up after ", patience_seconds, " s: ", status.message()));
 }
 
@@ -122,7 +124,7 @@ absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* ove
   std::vector<float> weights;
   absl::StatusOr<v1::EvaluationReport> report = Evaluate(session, &weights);
   if (!report.ok()) return TolerateOutage(report.status(), session->job.faults().connect_timeout_seconds());
-  unreachable_since_.reset();
+  patience_.reset();
   report->set_incarnation(incarnation);
   report->set_evaluation(task.evaluation());
   ASSIGN_OR_RETURN(const v1::ReportEvaluationReply reply,

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/growing_pause.h"
+#include "common/base/patience.h"
 #include "common/metrics/families.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"
@@ -59,7 +60,7 @@ class Evaluator {
   GrowingPause pauses_;  // between registrations
   std::string end_ = "the job is over";
   bool program_failed_ = false;
-  std::optional<double> unreachable_since_;
+  std::optional<Patience> patience_;  // with a server that cannot be reached
   std::atomic<uint64_t> evaluations_ = 0;
 };
 

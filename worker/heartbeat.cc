@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/patience.h"
 #include "common/energy/meter.h"
 #include "common/trace/recorder.h"
 
@@ -32,18 +33,23 @@ Heartbeat::~Heartbeat() {
 }
 
 void Heartbeat::Run() {
-  double last_heard = clock_.Now();
+  Patience patience(give_up_seconds_);
   bool stopping = false;
   double wanted = kUsualInterval;
-  while (!end_.Pause(std::min(wanted, heartbeat_timeout_seconds_ / 4))) {
+  const double call_seconds = heartbeat_timeout_seconds_ / kCallsPerTimeout;
+  while (true) {
+    const double pause = std::min(wanted, heartbeat_timeout_seconds_ / 4);
+    patience.Begin(clock_.Now(), pause);
+    if (end_.Pause(pause)) return;
     *request_.mutable_progress() = callbacks_.progress();
     *request_.mutable_energy() = HostEnergy().Read();
     const double sent = clock_.Now();
-    const absl::StatusOr<v1::HeartbeatReply> reply = master_.CallOnce(
-        &MasterClient::Stub::Heartbeat, request_, heartbeat_timeout_seconds_ / kCallsPerTimeout);
+    patience.Begin(sent, call_seconds);
+    const absl::StatusOr<v1::HeartbeatReply> reply =
+        master_.CallOnce(&MasterClient::Stub::Heartbeat, request_, call_seconds);
     if (reply.ok()) {
       RecordMasterTime(sent, reply->master_time());
-      last_heard = clock_.Now();
+      patience.Succeed();
       wanted = std::max(kUsualInterval, reply->again_in_seconds());
       if (reply->stop() && !stopping) {
         stopping = true;
@@ -52,7 +58,7 @@ void Heartbeat::Run() {
     } else if (absl::IsNotFound(reply.status())) {
       callbacks_.on_lost(reply.status());
       return;
-    } else if (clock_.Now() - last_heard > give_up_seconds_) {
+    } else if (patience.Fail(clock_.Now())) {
       callbacks_.on_lost(absl::Status(reply.status().code(), absl::StrCat("gave up after ", give_up_seconds_,
                                                                           " s: ", reply.status().message())));
       return;

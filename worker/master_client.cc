@@ -2,9 +2,12 @@
 
 #include <glog/logging.h>
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/growing_pause.h"
 #include "common/base/not_ready.h"
+#include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/net/rpc.h"
@@ -63,11 +66,12 @@ absl::StatusOr<v1::RegisterReply> MasterClient::Register(const v1::RegisterReque
 
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
                                  const StopFlag& stop, std::optional<double> seconds) {
-  double start = clock_.Now();
+  Patience patience(give_up_seconds_);
   GrowingPause pauses;
   bool ended = false;
   while (true) {
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(seconds);
+    patience.Begin(clock_.Now(), seconds.value_or(std::numeric_limits<double>::infinity()));
     const absl::Status status = FromGrpc(call(context.get()), Who());
     if (absl::IsCancelled(status) && stop.IsSet()) return absl::CancelledError(kStopped);
     // A master cancels the calls in progress when it begins another run, and when its process ends in order.
@@ -76,10 +80,9 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
       reached_ = true;
       return status;
     }
-    const double now = clock_.Now();
     if (IsNotReady(status)) {
-      start = now;
-    } else if (now - start >= give_up_seconds_) {
+      patience.Succeed();
+    } else if (patience.Fail(clock_.Now())) {
       if (ended) {
         return absl::CancelledError(
             absl::StrCat(Who(), " ended during a call, and has not returned in ", give_up_seconds_, " s"));
@@ -94,6 +97,7 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
       LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                    << give_up_seconds_ << " s";
     }
+    patience.Begin(clock_.Now(), pause);
     if (Pause(pause, stop)) return absl::CancelledError(kStopped);
   }
 }

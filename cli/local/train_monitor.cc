@@ -84,9 +84,19 @@ double TrainMonitor::PollSeconds() const {
 }
 
 void TrainMonitor::PollMaster() {
+  patience_.Begin(clock_.Now(), kMasterCallSeconds);
   absl::StatusOr<v1::JobStatus> status = master_->GetStatus();
-  if (IsNotReady(status.status())) answered_ = clock_.Now();
-  if (!status.ok()) return;
+  if (IsNotReady(status.status())) {
+    patience_.Succeed();
+    answered_ = clock_.Now();
+    return;
+  }
+  if (!status.ok()) {
+    silent_ = patience_.Fail(clock_.Now());
+    patience_.Begin(clock_.Now(), bounds_.poll);
+    return;
+  }
+  patience_.Succeed();
   if (bounds_.train > 0) SetTimeBudget(bounds_.train, &*status);
   answered_ = clock_.Now();
   if (HasMoved(status_, *status)) moved_ = answered_;
@@ -258,7 +268,7 @@ void TrainMonitor::JudgeEvaluator() {
 
 void TrainMonitor::CheckBounds() {
   const double now = clock_.Now();
-  if (now - answered_ > bounds_.silence) {
+  if (silent_) {
     Fail(absl::StrCat("the master has not answered for ", Seconds(bounds_.silence)));
   } else if (now - moved_ > bounds_.stall) {
     Fail(absl::StrCat("no progress for ", Seconds(bounds_.stall), " (", ProgressLine(status_),

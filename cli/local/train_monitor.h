@@ -36,6 +36,7 @@
 #include "cli/watch/job_control.h"
 #include "cli/watch/progress.h"
 #include "common/base/clock.h"
+#include "common/base/patience.h"
 
 namespace catchment {
 
@@ -68,7 +69,12 @@ class TrainMonitor {
   // Owns none of the objects.
   TrainMonitor(LocalCluster* cluster, JobControl* master, SignalWaiter* signals, TrainObserver* observer,
                const TrainBounds& bounds)
-      : cluster_(cluster), master_(master), signals_(signals), observer_(observer), bounds_(bounds) {}
+      : cluster_(cluster),
+        master_(master),
+        signals_(signals),
+        observer_(observer),
+        bounds_(bounds),
+        patience_(bounds.silence) {}
 
   // Returns after all processes have ended.
   TrainOutcome Run();
@@ -125,6 +131,8 @@ class TrainMonitor {
   bool master_ended_ = false;
   v1::JobStatus status_;       // the last one
   double answered_ = 0;        // the time of the last answer
+  Patience patience_;          // with a master that does not answer
+  bool silent_ = false;        // for longer than the patience
   double moved_ = 0;           // the time of the last progress
   double stop_asked_ = 0;      // the time of the request to stop; 0: none
   bool warned_ = false;        // stop_asked_ is of a warning, and no other signal has followed

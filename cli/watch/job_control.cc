@@ -21,9 +21,6 @@
 namespace catchment {
 namespace {
 
-// The timeout of a call. It is short, since the caller does nothing else meanwhile.
-constexpr double kCallSeconds = 3;
-
 // Escapes the control characters in all strings, which come from all members of the job.
 void EscapeStrings(google::protobuf::Message* message) {
   const google::protobuf::Reflection& values = *message->GetReflection();
@@ -175,7 +172,7 @@ template <typename Request, typename Reply>
 absl::StatusOr<Reply> JobControl::Call(Method<Request, Reply> method, const Request& request) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   const std::string who = absl::StrCat("master at ", address());
-  auto call = std::make_unique<OpenCall<Reply>>(kCallSeconds);
+  auto call = std::make_unique<OpenCall<Reply>>(kMasterCallSeconds);
   call->reader = (stub_.get()->*method)(call->context.get(), request, &call->queue);
   call->reader->Finish(&call->reply, &call->status, /*tag=*/nullptr);
   if (!call->HasEnded()) {

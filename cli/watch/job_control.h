@@ -17,6 +17,8 @@ namespace catchment {
 inline constexpr int kNoMaster = 3;  // exit code: no master answers
 // The longest time without an answer, in seconds, before a command ends or says so.
 inline constexpr double kMasterPatience = 10;
+// The timeout of a call. It is short, since the caller does nothing else meanwhile.
+inline constexpr double kMasterCallSeconds = 3;
 
 // Flags that all commands on a running job share.
 struct MasterFlags {

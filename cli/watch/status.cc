@@ -11,6 +11,7 @@
 #include "cli/watch/job_control.h"
 #include "cli/watch/status_text.h"
 #include "common/base/clock.h"
+#include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
@@ -91,20 +92,26 @@ class Status {
   int Watch(SignalWaiter* signals) {
     const double pause = std::min(options_.watch, kLongestPause);
     double next = clock_.Now();
+    bool answered = false;
+    Patience patience(kMasterPatience);
     while (true) {
+      patience.Begin(clock_.Now(), kMasterCallSeconds);
       const absl::StatusOr<v1::JobStatus> status = master_.GetStatus(pause + kPauseMargin);
       const double now = clock_.Now();
       if (status.ok()) {
-        answered_ = now;
+        answered = true;
+        patience.Succeed();
         if (HasEnded(*status)) return End(*status);
         if (now >= next) {
           Show(*status);
           next += options_.watch * std::max(1.0, std::ceil((now - next) / options_.watch));
         }
-      } else if (!answered_.has_value() || now - *answered_ > kMasterPatience) {
+      } else if (!answered || patience.Fail(now)) {
         return GiveUp(status.status());
       }
-      const int signal = signals->Wait(std::min(pause, std::max(next - clock_.Now(), 0.0)));
+      const double rest = std::min(pause, std::max(next - clock_.Now(), 0.0));
+      patience.Begin(clock_.Now(), rest);
+      const int signal = signals->Wait(rest);
       if (signal != 0 && signal != SIGCHLD) return kExitSignal + signal;
     }
   }
@@ -147,7 +154,6 @@ class Status {
   const Streams& streams_;
   Screen screen_;
   const SteadyClock clock_;
-  std::optional<double> answered_;      // the time of the last answer
   std::optional<v1::JobStatus> shown_;  // the last one
 };
 

@@ -8,6 +8,7 @@
 #include "cli/watch/commands.h"
 #include "cli/watch/job_control.h"
 #include "common/base/clock.h"
+#include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/program/command_line.h"
@@ -72,12 +73,13 @@ std::string DescribeEnd(const v1::JobStatus& status) {
 // Waits until the job has ended, and prints its phases.
 int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) {
   const SteadyClock clock;
-  double answered = clock.Now();
+  Patience patience(kMasterPatience);
   std::string shown;
   while (true) {
+    patience.Begin(clock.Now(), kMasterCallSeconds);
     const absl::StatusOr<v1::JobStatus> status = master->GetStatus(2 * kPollSeconds);
     if (status.ok()) {
-      answered = clock.Now();
+      patience.Succeed();
       if (HasEnded(*status)) {
         *streams.out << "the job has ended: " << DescribeEnd(*status) << std::endl;
         return status->phase() == v1::JobStatus::FAILED ? kExitFailed : 0;
@@ -89,11 +91,12 @@ int AwaitEnd(JobControl* master, SignalWaiter* signals, const Streams& streams) 
     } else if (absl::IsFailedPrecondition(status.status())) {
       *streams.out << "the master has ended, and another one is at its address" << std::endl;
       return 0;
-    } else if (clock.Now() - answered > kMasterPatience) {
+    } else if (patience.Fail(clock.Now())) {
       // A master whose job has ended exits soon afterwards.
       *streams.out << "the master has ended" << std::endl;
       return 0;
     }
+    patience.Begin(clock.Now(), kPollSeconds);
     const int signal = signals->Wait(kPollSeconds);
     if (signal != 0 && signal != SIGCHLD) return kExitSignal + signal;
   }

@@ -18,6 +18,7 @@
 #include "cli/watch/live_page.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/patience.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 #include "common/job/text_format.h"
@@ -170,17 +171,19 @@ class Watch {
 
   // Follows the job to its end, or until a signal (returned).
   int Follow(SignalWaiter* signals) {
-    double answered = clock_.Now();
+    Patience patience(kMasterPatience);
     while (true) {
+      patience.Begin(clock_.Now(), kPollSeconds);
       if (const int signal = signals->Wait(kPollSeconds); signal != 0 && signal != SIGCHLD) return signal;
+      patience.Begin(clock_.Now(), kMasterCallSeconds);
       const absl::StatusOr<v1::JobStatus> status = Ask();
       if (status.ok()) {
-        answered = clock_.Now();
+        patience.Succeed();
         Show(*status);
         if (HasEnded(*status)) return 0;
       } else if (!directory_.empty() && ReadSummary(directory_ + "/summary.json").ok()) {
         return 0;
-      } else if (clock_.Now() - answered > kMasterPatience) {
+      } else if (patience.Fail(clock_.Now())) {
         pages_.SetContent(
             HtmlParagraph(absl::StrCat("The master does not answer: ", status.status().message())) +
             content_);

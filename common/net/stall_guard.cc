@@ -10,9 +10,7 @@ constexpr double kLookSeconds = 0.1;
 }  // namespace
 
 StallGuard::StallGuard(grpc::ClientContext* context, double seconds, const Clock* clock)
-    : context_(*context), seconds_(seconds), clock_(*clock), moved_at_(clock->Now()), thread_([this] {
-        Run();
-      }) {}
+    : context_(*context), clock_(*clock), patience_(seconds), thread_([this] { Run(); }) {}
 
 StallGuard::~StallGuard() {
   {
@@ -25,19 +23,22 @@ StallGuard::~StallGuard() {
 
 void StallGuard::Progress() {
   MutexLock lock(&mu_);
-  moved_at_ = clock_.Now();
+  patience_.Succeed();
 }
 
 absl::Status StallGuard::Explain(const absl::Status& status) {
   MutexLock lock(&mu_);
   if (!stalled_ || status.ok()) return status;
-  return absl::DeadlineExceededError(absl::StrCat(status.message(), ": no progress for ", seconds_, " s"));
+  return absl::DeadlineExceededError(
+      absl::StrCat(status.message(), ": no progress for ", patience_.seconds(), " s"));
 }
 
 void StallGuard::Run() {
   MutexLock lock(&mu_);
-  while (!changed_.WaitFor(&mu_, kLookSeconds, [this] { return ending_; })) {
-    if (clock_.Now() - moved_at_ < seconds_) continue;
+  while (true) {
+    patience_.Begin(clock_.Now(), kLookSeconds);
+    if (changed_.WaitFor(&mu_, kLookSeconds, [this] { return ending_; })) return;
+    if (!patience_.Fail(clock_.Now())) continue;
     stalled_ = true;
     context_.TryCancel();
     return;

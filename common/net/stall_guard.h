@@ -9,11 +9,13 @@
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/patience.h"
 
 namespace catchment {
 
 // Watches a streaming call on a separate thread from construction to destruction. It limits the time between
-// two messages; a deadline would also end a call that makes progress over a slow network.
+// two messages; a deadline would also end a call that makes progress over a slow network. Time in which this
+// process did not run does not count.
 //
 // Threads: safe.
 class StallGuard {
@@ -32,11 +34,10 @@ class StallGuard {
   void Run();
 
   grpc::ClientContext& context_;
-  const double seconds_;
   const Clock& clock_;
   Mutex mu_;
   CondVar changed_;
-  double moved_at_ ABSL_GUARDED_BY(mu_);
+  Patience patience_ ABSL_GUARDED_BY(mu_);
   bool stalled_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

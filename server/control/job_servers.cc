@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kEpochsAhead = 1 << 16;
 // The time for which servers that do not answer are sent the command to stop.
 constexpr double kStopSeconds = 10;
+// More than the time between a command that failed and the next one.
+constexpr double kRepeatSeconds = 1;
 
 }  // namespace
 
@@ -38,7 +40,8 @@ JobServers::JobServers(const RunOptions* options, bool can_go_back, std::functio
       history_(*history),
       clock_(*clock),
       begun_(clock_.Now()),
-      servers_(options_.num_servers),
+      servers_(options_.num_servers,
+               Server{.patience = Patience(options_.job.faults().connect_timeout_seconds())}),
       schedule_(options_.num_servers) {}
 
 void JobServers::Restore(const RunOptions::Restored& from) {
@@ -179,6 +182,7 @@ std::vector<ServerCommand> JobServers::TakeDue(const v1::ShardCommand& command,
     if (!Commandable(s)) continue;
     const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_.num_workers());
     if (!content) continue;
+    servers_[s].patience.Begin(clock_.Now(), content->answer_seconds);
     ServerCommand& one = due.emplace_back(
         ServerCommand{static_cast<int>(s), servers_[s].address, command, content->answer_seconds});
     if (content->rosters && !rosters) rosters = with_rosters();
@@ -198,6 +202,7 @@ bool JobServers::OnAnswer(int server, const v1::ShardCommand& command,
   if (current && answer.ok()) {
     servers_[server].stopped |= command.stop();
     servers_[server].last_heard = clock_.Now();
+    servers_[server].patience.Succeed();
   } else if (current) {
     OnNoAnswer(server, answer.status(), command.stop());
   }
@@ -212,14 +217,19 @@ void JobServers::OnNoAnswer(int server, const absl::Status& why, bool stop) {
     return;
   }
   Server& one = servers_[server];
-  if (IsNotReady(why)) one.last_heard = clock_.Now();
-  const double limit = options_.job.faults().connect_timeout_seconds();
-  if (clock_.Now() - one.last_heard <= limit || stop) return;
+  if (IsNotReady(why)) {
+    one.last_heard = clock_.Now();
+    one.patience.Succeed();
+  }
+  const bool is_over = !IsNotReady(why) && one.patience.Fail(clock_.Now());
+  one.patience.Begin(clock_.Now(), kRepeatSeconds);
+  if (!is_over || stop) return;
   continues_later_ |= !master_.ended();
-  master_.Fail(absl::StrCat(
-      "server ", server, " at ", one.address,
-      absl::IsInvalidArgument(why) ? " gave no valid answer for " : " was unreachable for ", limit, " s (",
-      why.message(), "); start all servers again with --resume to continue from the last checkpoint"));
+  master_.Fail(
+      absl::StrCat("server ", server, " at ", one.address,
+                   absl::IsInvalidArgument(why) ? " gave no valid answer for " : " was unreachable for ",
+                   one.patience.seconds(), " s (", why.message(),
+                   "); start all servers again with --resume to continue from the last checkpoint"));
 }
 
 void JobServers::OnRefused(int server, const absl::Status& why, bool stop) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/patience.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 #include "proto/wire.pb.h"
@@ -30,6 +31,7 @@ class JobServers {
     std::string address;    // empty: it has not registered yet
     uint64_t instance = 0;  // RegisterServerRequest.server_instance
     double last_heard = 0;
+    Patience patience;     // with commands that it does not answer
     bool gone = false;     // the process that had the job's shard has ended
     bool stopped = false;  // it has answered the stop
     std::string failure;   // why the last process that has registered no more has ended

@@ -161,6 +161,7 @@ void JobServers::Admit(const v1::RegisterServerRequest& request) {
     master_.OnServerReplaced(request.index(), server.address);
   }
   server.last_heard = clock_.Now();
+  server.patience.Succeed();
   server.instance = request.server_instance();
   schedule_.Forget(static_cast<int>(request.index()));
   if (!AllHere()) return;

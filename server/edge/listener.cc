@@ -4,7 +4,6 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

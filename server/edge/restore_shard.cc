@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/growing_pause.h"
+#include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
@@ -51,12 +52,13 @@ absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
                                           const v1::StandbyHello& hello, const v1::Job& job,
                                           const ParameterLayout& layout, double seconds, const Clock& clock) {
   const std::string name = "standby at " + address;
-  const double deadline = clock.Now() + seconds;
+  Patience patience(seconds);
   const auto stub = v1::StandbyService::NewStub(Connect(address, credentials));
   Replica replica(job, layout, static_cast<int>(hello.shard()));
   GrowingPause pauses;
   while (true) {
     RestoredCopy copy;
+    patience.Begin(clock.Now());
     const absl::Status status = Read(stub.get(), hello, name, &replica, &copy.epoch);
     if (status.ok()) {
       copy.master = replica.master();
@@ -64,9 +66,11 @@ absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
       copy.contents = replica.TakeContents();
       return copy;
     }
-    if (!absl::IsUnavailable(status) || clock.Now() >= deadline) return status;
+    if (!absl::IsUnavailable(status) || patience.Fail(clock.Now())) return status;
     LOG(WARNING) << status.message() << "; trying again";
-    std::this_thread::sleep_for(std::chrono::duration<double>(pauses.Next()));
+    const double pause = pauses.Next();
+    patience.Begin(clock.Now(), pause);
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }
 }
 

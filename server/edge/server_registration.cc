@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/not_ready.h"
+#include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/energy/meter.h"
@@ -98,7 +99,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
 }
 
 void ServerRegistration::Run() {
-  double last_heard = clock_.Now();
+  Patience patience(give_up_seconds_);
   bool reached = false;
   while (true) {
     v1::RegisterServerRequest request;
@@ -108,7 +109,8 @@ void ServerRegistration::Run() {
       wake_now_ = false;
       request = request_;
     }
-    const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
+    if (request.leaving()) patience.ShortenTo(kLeaveSeconds);
+    patience.Begin(clock_.Now(), kCallSeconds);
     const absl::StatusOr<v1::RegisterServerReply> reply = Register(std::move(request));
     const absl::Status& status = reply.status();
     if (reply.ok() && !reply->ended().empty()) {
@@ -120,25 +122,27 @@ void ServerRegistration::Run() {
       return;
     }
     if (status.ok()) {
-      last_heard = clock_.Now();
+      patience.Succeed();
       reached = true;
       if (callbacks_.on_registered) callbacks_.on_registered(*reply);
     } else if (absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status)) {
       callbacks_.on_failed(status);
       return;
     } else if (IsNotReady(status)) {
-      last_heard = clock_.Now();
+      patience.Succeed();
       LOG(INFO) << status.message();
-    } else if (clock_.Now() - last_heard >= patience) {
-      callbacks_.on_failed(absl::UnavailableError(
-          absl::StrCat("gave up after ", patience, " s: ", status.message(), reached ? "" : kNeverReached)));
+    } else if (patience.Fail(clock_.Now())) {
+      callbacks_.on_failed(absl::UnavailableError(absl::StrCat(
+          "gave up after ", patience.seconds(), " s: ", status.message(), reached ? "" : kNeverReached)));
       return;
     } else {
       LOG(WARNING) << status.message() << "; trying again in " << kRetryInterval << " s, giving up after "
-                   << patience << " s";
+                   << patience.seconds() << " s";
     }
+    const double pause = status.ok() ? kInterval : kRetryInterval;
+    patience.Begin(clock_.Now(), pause);
     MutexLock lock(&mu_);
-    changed_.WaitFor(&mu_, status.ok() ? kInterval : kRetryInterval, [this] { return ending_ || wake_now_; });
+    changed_.WaitFor(&mu_, pause, [this] { return ending_ || wake_now_; });
   }
 }
 

@@ -34,7 +34,7 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
   for (int s = 0; s < layout_.num_shards(); ++s) {
     servers_.push_back(std::make_unique<ServerChannel>(
         ServerChannel::Options{options_.servers[s], options_.credentials, HelloTo(s), options_.compression,
-                               arena_.get()},
+                               options_.connect_timeout_seconds, arena_.get()},
         &layout_, &current_, ConnectionThreads{connections_.queue(), &pipes_}, &mu_,
         static_cast<ServerChannel::Owner*>(this)));
   }
@@ -201,12 +201,12 @@ ServerChannel* ParameterClient::FindBroken() {
 }
 
 absl::Status ParameterClient::Reopen(ServerChannel* server) {
-  ASSIGN_OR_RETURN(const double pause, server->CloseBroken(clock_.Now(), options_.connect_timeout_seconds));
+  ASSIGN_OR_RETURN(const double pause, server->CloseBroken(clock_.Now()));
   {
     MutexLock lock(&mu_);
     changed_.WaitFor(&mu_, pause, [this] { return cancelled_; });
   }
-  server->OpenAgain();
+  server->OpenAgain(clock_.Now());
   return absl::OkStatus();
 }
 

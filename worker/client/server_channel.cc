@@ -63,7 +63,8 @@ ServerChannel::ServerChannel(Options options, const ParameterLayout* layout,
       encoder_(options_.compression, layout->shard(index_).size()),
       payloads_(options_.arena == nullptr ? std::pmr::get_default_resource() : options_.arena),
       schedule_(layout, index_),
-      sent_at_(versions_.size()) {
+      sent_at_(versions_.size()),
+      patience_(options_.give_up_seconds) {
   if (options_.arena != nullptr)
     counters_ =
         new (options_.arena->allocate(sizeof(SharedCounters), alignof(SharedCounters))) SharedCounters;
@@ -101,23 +102,25 @@ void ServerChannel::Close() {
   generation.AdvanceTo(generation.value() + 1);
 }
 
-absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_seconds) {
+absl::StatusOr<double> ServerChannel::CloseBroken(double now) {
   Close();
   // No stream is left that could change these members.
   if (IsPermanent(close_status_)) {
     return WithMessage(close_status_, absl::StrCat(name(), ": ", close_status_.message()));
   }
-  if (broken_since_ == 0 || IsNotReady(close_status_)) broken_since_ = now;
-  if (now - broken_since_ >= give_up_seconds) {
+  if (IsNotReady(close_status_)) patience_.Succeed();
+  if (!IsNotReady(close_status_) && patience_.Fail(now)) {
     return OfPeer(absl::UnavailableError(
-        absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message())));
+        absl::StrCat(name(), " was unreachable for ", patience_.seconds(), " s: ", close_status_.message())));
   }
   const double pause = pause_.Next(std::string(close_status_.message()));
   LOG(WARNING) << name() << ": " << close_status_.message() << "; trying again in " << pause << " s";
+  patience_.Begin(now, pause);
   return pause;
 }
 
-void ServerChannel::OpenAgain() {
+void ServerChannel::OpenAgain(double now) {
+  patience_.Begin(now);
   {
     MutexLock lock(&mu_);
     schedule_.SendAgain();
@@ -283,7 +286,7 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   if (TraceRecorder* const trace = Trace(); trace != nullptr && sent_at_[block] > 0)
     trace->RecordOn(lane_, "network", sent_at_[block], trace->Now(), TracedBlock(header));
   schedule_.Answered(block);
-  broken_since_ = 0;
+  patience_.Succeed();
   pause_.Reset();
   owner_.OnAnswered(FragmentOf(header.block), layout_.block(index_, block),
                     {header.staleness, header.fate == v1::Block::LATE, header.fate == v1::Block::NON_FINITE},

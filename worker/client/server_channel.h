@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 #include "common/base/growing_pause.h"
 #include "common/base/mutex.h"
+#include "common/base/patience.h"
 #include "common/base/shared_arena.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
@@ -67,6 +68,7 @@ class ServerChannel final : public ShardStream::Owner {
     std::shared_ptr<grpc::ChannelCredentials> credentials;
     v1::Hello hello;
     v1::Compression compression;
+    double give_up_seconds = 60;   // for a server that does not answer
     SharedArena* arena = nullptr;  // outlives the channel; null: no memory is shared
   };
 
@@ -82,10 +84,11 @@ class ServerChannel final : public ShardStream::Owner {
   void Close();
   bool IsOpen() const { return stream_ != nullptr; }
   // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a
-  // stream which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
-  absl::StatusOr<double> CloseBroken(double now, double give_up_seconds);
-  // Reopens a stream, and resends the blocks that were not answered.
-  void OpenAgain();
+  // stream which a retry cannot repair; Unavailable if no answer came for Options.give_up_seconds. `now`:
+  // seconds.
+  absl::StatusOr<double> CloseBroken(double now);
+  // Reopens a stream at `now`, and resends the blocks that were not answered.
+  void OpenAgain(double now);
 
   // Sends the ready blocks, on the thread of the connections.
   void Wake() { stream_->Wake(); }
@@ -173,7 +176,7 @@ class ServerChannel final : public ShardStream::Owner {
   bool closed_ = true;
   absl::Status close_status_;
   // For the attempts to open the stream since its last answer.
-  double broken_since_ = 0;  // seconds; 0: it has not broken
+  Patience patience_;
   GrowingPause pause_;
 };
 
