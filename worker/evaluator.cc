@@ -67,9 +67,14 @@ absl::Status Evaluator::RunMembership(Session* session) {
   request.set_worker(me.worker());
   request.set_incarnation(me.incarnation());
   std::atomic<bool> lost = false;
-  Heartbeat heartbeat(
-      request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
-      {[] { return v1::Progress(); }, [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
+  Heartbeat heartbeat(request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_,
+                      &clock_,
+                      {[this] {
+                         v1::Progress progress;
+                         progress.set_steps(minibatches_);
+                         return progress;
+                       },
+                       [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
   bool over = false;
   absl::Status status = Join(session);
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
@@ -139,7 +144,10 @@ absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* ove
 
 absl::StatusOr<Score> Evaluator::ScoreTestSet(Session* session, absl::Span<const float> weights) {
   return catchment::ScoreTestSet(session->data, session->job.batch_size(), LoaderThreads(session->job.data()),
-                                 weights, session->model.get(), [this] { return stop_.IsSet(); });
+                                 weights, session->model.get(), [this] {
+                                   ++minibatches_;
+                                   return stop_.IsSet();
+                                 });
 }
 
 absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::vector<float>* weights) {

@@ -62,6 +62,7 @@ class Evaluator {
   bool program_failed_ = false;
   std::optional<Patience> patience_;  // with a server that cannot be reached
   std::atomic<uint64_t> evaluations_ = 0;
+  std::atomic<uint64_t> minibatches_ = 0;  // scored
 };
 
 }  // namespace catchment

@@ -63,7 +63,9 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
     case State::kSaving:
       return WhileSaving(facts, now);
     case State::kEvaluating:
-      return facts.evaluated || stop_requested_ || !MayBeEvaluated(facts, now) ? State::kEnded : state_;
+      if (facts.evaluated || stop_requested_) return State::kEnded;
+      unscored_ = !MayBeEvaluated(facts, now);
+      return unscored_ ? State::kEnded : state_;
     case State::kEnded: {
       // Workers that have not registered again after a loss have not heard of the end.
       const bool others_return = expected_until_ && !begun_ && now < *expected_until_;
@@ -179,7 +181,8 @@ std::string JobStateMachine::reason() const {
       break;
   }
   if (outcome_ == Outcome::kFailed) return failure_;
-  return outcome_ == Outcome::kStopped ? stop_reason_ : "";
+  if (outcome_ == Outcome::kStopped) return stop_reason_;
+  return unscored_ ? "without a score of its final weights: no evaluator is left" : "";
 }
 
 v1::StateMachineImage JobStateMachine::Save(double now) const {

@@ -147,6 +147,7 @@ class JobStateMachine {
   uint64_t final_checkpoint_ = 0;
   int workers_now_ = 0;
   bool awaits_evaluator_ = false;
+  bool unscored_ = false;  // the job is done without its final evaluation, because its evaluators were lost
 };
 
 }  // namespace catchment

@@ -175,6 +175,7 @@ void Master::Tick() {
   events_.Tick(now);
   for (const Member& member : membership_.TakeExpired(now)) {
     if (member.role == v1::WORKER) Release(member);
+    watch_.Forget(member.incarnation);
   }
   if (state_machine_.overdue(now, LeavePatience())) DismissWorkers();
   WatchProgress();

@@ -280,8 +280,11 @@ class Master {
   // Notes which workers have lost their connection to the shard.
   void TakeDisconnected(const v1::ShardReport& report);
   bool HasDoneAll(const Member& worker) const;
-  // About once a second, logs which workers make no progress and removes those that are stuck.
+  // About once a second, logs which workers make no progress and removes members that are stuck.
   void WatchProgress();
+  void WatchWorkers();
+  // Removes evaluators that are stuck: they neither ask for an evaluation nor score one.
+  void WatchEvaluators();
   ProgressWatch::Work WorkOf(const Member& worker) const;
   // Asynchronous mode: returns true if others may have to wait for the worker's clock, although it has no
   // lease to work on, until it asks for the next one.
@@ -347,6 +350,7 @@ class Master {
   std::vector<CompleteCheckpoint> taken_;  // by TakeCompleteCheckpoints, and not recorded yet
   std::string record_error_;               // of the last attempt to write a manifest
   Evaluations evaluations_;
+  double longest_evaluation_ = 0;   // seconds
   int expected_evaluators_ = 0;     // present ones, lost ones that may come back, and those to come
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;

@@ -1,5 +1,5 @@
 // The part of the master that tracks progress: what workers report as done, what the shards have settled, and
-// which workers make no progress.
+// which members make no progress.
 #include <algorithm>
 #include <cmath>
 
@@ -57,7 +57,10 @@ double MeanStepSeconds(const Member& worker) {
 }  // namespace
 
 absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
-  if (member->role != v1::WORKER) return absl::OkStatus();
+  if (member->role != v1::WORKER) {
+    member->progress.set_steps(std::max(member->progress.steps(), progress.steps()));
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(CheckProgress(progress, *member));
   const v1::Progress& before = member->progress;
   // Calls of one worker may arrive out of order.
@@ -89,9 +92,14 @@ ProgressWatch::Work Master::WorkOf(const Member& worker) const {
 }
 
 void Master::WatchProgress() {
+  if (clock_->Now() - watched_at_ < kWatchSeconds) return;
+  watched_at_ = clock_->Now();
+  if (ledger_ != nullptr) WatchWorkers();
+  WatchEvaluators();
+}
+
+void Master::WatchWorkers() {
   const double now = clock_->Now();
-  if (ledger_ == nullptr || now - watched_at_ < kWatchSeconds) return;
-  watched_at_ = now;
   std::vector<Member> stuck;
   for (const Member* worker : membership_.workers()) {
     const ProgressWatch::Work work = WorkOf(*worker);

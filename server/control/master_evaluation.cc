@@ -1,7 +1,11 @@
 // The part of the master that handles evaluations: requests, scores, and the weights of the best one.
+#include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/model_file.h"
@@ -18,20 +22,28 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
     return over;
   }
   RETURN_IF_ERROR(member.status());
+  Member& evaluator = **member;
+  ++evaluator.evaluation_calls;
+  evaluator.evaluates_since.reset();
   // An evaluator that asks for the next evaluation has sent the weights of the last one, or has given up.
   if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
   // Another evaluation now would score the weights that the final one will score, or nearly so.
   if (state_machine_.awaits_last_checkpoint() && !state_machine_.stop_requested()) {
     return v1::GetEvaluationReply();
   }
-  return evaluations_.Current(
+  v1::GetEvaluationReply reply = evaluations_.Current(
       {ledger_ == nullptr ? 0 : ledger_->done_samples(), state_machine_.trained_seconds(clock_->Now())});
+  if (reply.evaluation() > 0) evaluator.evaluates_since = clock_->Now();
+  return reply;
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
-  RETURN_IF_ERROR(membership_.RenewEvaluator(report.incarnation(), clock_->Now()).status());
+  ASSIGN_OR_RETURN(Member* const evaluator, membership_.RenewEvaluator(report.incarnation(), clock_->Now()));
   RETURN_IF_ERROR(CheckStatistics(tensors_, job_.model().has_external(),
                                   absl::MakeConstSpan(report.statistics().data(), report.statistics_size())));
+  ++evaluator->evaluation_calls;
+  if (const std::optional<double> since = std::exchange(evaluator->evaluates_since, std::nullopt))
+    longest_evaluation_ = std::max(longest_evaluation_, clock_->Now() - *since);
   if (evaluations_.Report(report)) {
     FollowPlateau();
     RecordScore();
@@ -42,6 +54,30 @@ absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::Eva
   if (reply.keep()) best_awaited_from_ = report.incarnation();
   Advance();
   return reply;
+}
+
+void Master::WatchEvaluators() {
+  const double now = clock_->Now();
+  std::vector<std::pair<Member, ProgressWatch::Work>> stuck;
+  for (const Member* evaluator : membership_.evaluators()) {
+    ProgressWatch::Work work;
+    // The calls with the weights of the best evaluation have a limit of their own.
+    work.to_do = evaluator->incarnation != best_awaited_from_;
+    work.reported = evaluator->evaluation_calls + evaluator->progress.steps();
+    work.mean_step_seconds = longest_evaluation_;
+    work.process = absl::StrCat(evaluator->host, ":", evaluator->pid);
+    if (watch_.Observe(evaluator->incarnation, work, now) == ProgressWatch::Verdict::kStuck)
+      stuck.emplace_back(*evaluator, work);
+  }
+  for (const auto& [evaluator, work] : stuck) {
+    events_.Add(absl::StrFormat(
+        "no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered lost%s",
+        evaluator.name(), watch_.SecondsWithout(evaluator.incarnation, now),
+        evaluator.evaluates_since ? "; its evaluation has no score" : ""));
+    watch_.NoteStuck(work.process);
+    watch_.Forget(evaluator.incarnation);
+    membership_.Remove(evaluator.role, evaluator.index);
+  }
 }
 
 void Master::RecordScore() {

@@ -180,6 +180,7 @@ void Master::Remove(const v1::LeaveRequest& request) {
                                                        : "it is done";
   AddOfMember(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
   membership_.Remove(member.role, member.index);
+  watch_.Forget(member.incarnation);
   if (member.role == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
   if (member.role == v1::WORKER) {
     Release(member);

@@ -161,12 +161,12 @@ std::vector<Member> Membership::TakeExpired(double now) {
   return expired;
 }
 
-std::vector<const Member*> Membership::workers() const {
-  std::vector<const Member*> workers;
+std::vector<const Member*> Membership::MembersOf(v1::Role role) const {
+  std::vector<const Member*> found;
   for (const auto& [key, member] : members_) {
-    if (key.first == v1::WORKER) workers.push_back(&member);
+    if (key.first == role) found.push_back(&member);
   }
-  return workers;
+  return found;
 }
 
 const std::vector<uint64_t>& Membership::worker_incarnations() const {

@@ -41,6 +41,10 @@ struct Member {
   v1::StepsImage lease_steps;  // its minibatches, for Save
   uint64_t granted_steps = 0;  // in all its leases
   uint64_t granted_samples = 0;
+  // The calls with which an evaluator has asked for an evaluation or reported one, and the time when it was
+  // given the one that it works on.
+  uint64_t evaluation_calls = 0;
+  std::optional<double> evaluates_since;
 
   // Returns "worker 2 (host:pid)".
   std::string name() const;
@@ -92,8 +96,9 @@ class Membership {
   // Removes and returns all lost members.
   std::vector<Member> TakeExpired(double now);
 
-  // Returns the workers by index.
-  std::vector<const Member*> workers() const;
+  // Return the members of a role by index.
+  std::vector<const Member*> workers() const { return MembersOf(v1::WORKER); }
+  std::vector<const Member*> evaluators() const { return MembersOf(v1::EVALUATOR); }
   // Returns the incarnations of workers(). The result is cached while no worker joins or leaves.
   const std::vector<uint64_t>& worker_incarnations() const;
   int num_workers() const { return num(v1::WORKER); }
@@ -114,6 +119,7 @@ class Membership {
   using Key = std::pair<v1::Role, uint32_t>;
 
   bool IsLost(const Member& member, double now) const;
+  std::vector<const Member*> MembersOf(v1::Role role) const;
   int num(v1::Role role) const;
   bool IsFree(v1::Role role, uint32_t index) const;
   // Returns the index of the next member of the role.

@@ -1,9 +1,12 @@
-// Detects workers that have work but make no progress. A worker whose training thread hangs continues to send
-// heartbeats, and a synchronous job would wait for it forever.
+// Detects members that have work but make no progress. A worker whose training thread hangs continues to send
+// heartbeats, and a synchronous job would wait for it forever; so would every job for the final evaluation of
+// an evaluator that hangs.
 //
 // A worker makes progress when it reports more steps, when servers answer more of its contributions, when it
 // is assigned samples, and, while its turn to save its state may not have come, when another's is saved. No
-// progress is expected while it has no work, or while its contribution waits for those of other workers.
+// progress is expected while it has no work, or while its contribution waits for those of other workers. An
+// evaluator makes progress when it asks for an evaluation, scores a minibatch or reports a score; its steps
+// are evaluations.
 //
 // A process that was considered stuck and registers again was only slow: each time doubles its limit, so that
 // a step of any length ends some day. A process that never makes progress could hold up the others for ever
@@ -23,13 +26,13 @@ namespace catchment {
 
 class ProgressWatch {
  public:
-  // The state of a worker. Steps are counted from its registration.
+  // The state of a member. Steps are counted from its registration.
   struct Work {
     bool to_do = false;  // it has work and does not wait for others
     uint64_t granted = 0;
-    uint64_t reported = 0;         // by the worker
+    uint64_t reported = 0;         // by the member
     uint64_t answered = 0;         // by all servers
-    double mean_step_seconds = 0;  // 0: no step is done yet
+    double mean_step_seconds = 0;  // 0: no step is done yet; of an evaluator, the longest
     std::string process;           // the same in all registrations of a process
     uint64_t states_saved = 0;     // while its own is awaited: the workers' states that are saved already
   };

@@ -151,6 +151,8 @@ def main():
                             master=os.environ.get("MASTER"))
     if worker.evaluates and fault != "unscored":
         def score():
+            if fault == "scoreless":
+                signal.pause()
             right = [forward(worker.parameters, x)[1] for x, _ in rows]
             loss = -sum(math.log(p[label]) for p, (_, label) in zip(right, rows)) / len(rows)
             return loss, sum(p.index(max(p)) == label for p, (_, label) in zip(right, rows))

@@ -174,6 +174,27 @@ TEST_F(AttachedTest, JobWaitsForTheProgramOfItsEvaluator) {
   EXPECT_FALSE(cluster.Summary()["test_loss"].is_null()) << cluster.LastWords();
 }
 
+// Its worker ends it when it is told to.
+TEST_F(AttachedTest, JobIsDoneWithoutAnEvaluatorWhoseProgramHangs) {
+  const std::string faults = "faults { heartbeat_timeout_seconds: 2 stuck_seconds: 5 }";
+  TestCluster cluster(
+      {.job = AttachedJob("epochs: 1 " + faults, kRows), .program = "export TEST_SAMPLES=1; " + Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& evaluator = cluster.StartWorker(
+      {"--role=evaluator", absl::StrCat("--program=export TEST_SAMPLES=1; ", Program("scoreless"))});
+  ASSERT_TRUE(cluster.AwaitOutput(evaluator, "evaluator of job"));
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(1), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
+  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("(faults.stuck_seconds): considered lost"));
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE");
+  EXPECT_EQ(summary["reason"], "without a score of its final weights: no evaluator is left");
+  EXPECT_TRUE(summary["test_loss"].is_null()) << summary.dump(2);
+  evaluator.Signal(SIGTERM);
+  EXPECT_TRUE(cluster.AwaitExit(evaluator, 0));
+}
+
 // -------------------------------------------------------------------------------------------------- failures
 
 struct Fault {

@@ -1593,6 +1593,107 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   EXPECT_EQ(master_->Status().test_samples(), 50u);
 }
 
+// An evaluator that sends heartbeats, and sometimes does nothing else.
+class HangingEvaluatorTest : public MasterTest {
+ protected:
+  static constexpr double kStuck = 60;
+
+  void StartWith(uint64_t epochs) {
+    v1::Job job = MakeJob({.epochs = epochs});
+    job.mutable_faults()->set_stuck_seconds(kStuck);
+    Start(job);
+    evaluator_ = Join(v1::EVALUATOR);
+    worker_ = Join();
+  }
+  // Passes `seconds`, in which it has scored a minibatch in each of the first `minibatches`.
+  void Pass(int seconds, int minibatches = 0) {
+    for (int i = 0; i < seconds; ++i) {
+      clock_.Advance(1);
+      if (i < minibatches) evaluator_.progress.set_steps(evaluator_.progress.steps() + 1);
+      Beat(evaluator_, v1::EVALUATOR).IgnoreError();
+      Beat(worker_).IgnoreError();
+      Exchange();
+      master_->Tick();
+    }
+  }
+  void TrainToTheEnd() {
+    while (Next(&worker_) == v1::Lease::GRANTED) DoLease({&worker_});
+    Leave(worker_);
+    for (int i = 0; i < 3; ++i) Exchange();
+    EXPECT_EQ(master_->Status().reason(), "waiting for the final evaluation");
+  }
+
+  Worker evaluator_, worker_;
+};
+
+TEST_F(HangingEvaluatorTest, IsLostAndTheJobIsDoneWithoutItsScore) {
+  StartWith(/*epochs=*/1);
+  Pass(1);
+  TrainToTheEnd();
+  EXPECT_TRUE(AskEvaluation(evaluator_)->final());
+  Pass(static_cast<int>(kStuck) - 1);
+  EXPECT_EQ(master_->Status().evaluators(), 1u);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  Pass(2);
+  EXPECT_EQ(Beat(evaluator_, v1::EVALUATOR).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(master_->Status().events(),
+              Contains("no_progress: evaluator 0 (host:7) has made no progress for 60 s "
+                       "(faults.stuck_seconds): considered lost; its evaluation has no score"));
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("without a score of its final weights"));
+  EXPECT_EQ(master_->Status().test_samples(), 0u);
+}
+
+TEST_F(HangingEvaluatorTest, IsLostAlsoBeforeItHasAskedForAnEvaluation) {
+  StartWith(/*epochs=*/1);
+  TrainToTheEnd();
+  Pass(static_cast<int>(kStuck) + 2);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(HangingEvaluatorTest, IsKeptWhileItScoresMinibatches) {
+  StartWith(/*epochs=*/1);
+  TrainToTheEnd();
+  EXPECT_TRUE(AskEvaluation(evaluator_)->final());
+  Pass(10 * static_cast<int>(kStuck), /*minibatches=*/10 * static_cast<int>(kStuck));
+  EXPECT_TRUE(Score(evaluator_, 0.5, 40).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->Status().reason(), "");
+}
+
+TEST_F(HangingEvaluatorTest, HasTheTimeOfTwentyEvaluations) {
+  StartWith(/*epochs=*/2);
+  while (AskEvaluation(evaluator_)->evaluation() == 0) {
+    ASSERT_EQ(Next(&worker_), v1::Lease::GRANTED);
+    DoLease({&worker_});
+    Pass(1);
+  }
+  v1::EvaluationReport report;
+  report.set_incarnation(evaluator_.incarnation);
+  report.set_evaluation(1);
+  report.set_samples(50);
+  Pass(30);
+  ASSERT_TRUE(master_->ReportEvaluation(report).ok());
+  TrainToTheEnd();
+  EXPECT_TRUE(AskEvaluation(evaluator_)->final());
+  Pass(20 * 30 - 1);
+  EXPECT_EQ(master_->Status().evaluators(), 1u);
+  Pass(2);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(HangingEvaluatorTest, ThatReturnsWasOnlySlowAndHasTwiceTheTime) {
+  StartWith(/*epochs=*/1'000);
+  EXPECT_EQ(AskEvaluation(evaluator_)->evaluation(), 0u);
+  Pass(static_cast<int>(kStuck) + 2);
+  EXPECT_EQ(master_->Status().evaluators(), 0u);
+  evaluator_ = Join(v1::EVALUATOR);
+  Pass(2 * static_cast<int>(kStuck) - 2);
+  EXPECT_EQ(master_->Status().evaluators(), 1u);
+  Pass(4);
+  EXPECT_EQ(master_->Status().evaluators(), 0u);
+}
+
 TEST_F(MasterTest, StatisticNamedLikeAWeightIsRefusedAndTheEvaluationStaysDue) {
   Start(MakeJob({.epochs = 8}));
   const Worker evaluator = Join(v1::EVALUATOR);
