@@ -78,7 +78,6 @@ void ShardService::Control(const v1::ShardCommand& command,
                            std::function<void(absl::StatusOr<v1::ShardReport>)> respond) {
   if (absl::Status status = claim_->Admit(command); !status.ok()) return respond(std::move(status));
   v1::ShardReport report = control_(command);
-  if (timer_ != nullptr) timer_->Look();
   report.set_server_instance(claim_->server_instance());
   report.set_run_id(command.run().id());
   StandbyLog* const log = context_.log;

@@ -63,6 +63,10 @@ class ShardService final : public CallService {
   // Returns the memory of the shard's buffers; null: it is not shared.
   const SharedArena* arena() const { return arena_.get(); }
 
+  // Looks up when the shard's next update is due. Call after every command to the shard.
+  void LookAtDeadlines() {
+    if (timer_ != nullptr) timer_->Look();
+  }
   // Ends streams whose workers have left the job or are too slow. Call about once a second.
   void Sweep(double now);
 

@@ -131,7 +131,9 @@ class ServedShard {
                   .slowest_bytes_per_second = 1024.0 * config.job.faults().slowest_kib_per_second(),
                   .shared_memory = config.job.shared_memory() && !config.flags.no_shared_memory,
                   .front = edge->shard()}),
-        sweeper_(&service_, host_.shard(), &clock_) {}
+        sweeper_(&service_, host_.shard(), &clock_) {
+    host_.SetAfterCommand([this] { service_.LookAtDeadlines(); });
+  }
 
   ServerEdge& edge_;
   const SteadyClock clock_;

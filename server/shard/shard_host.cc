@@ -122,6 +122,7 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) 
   std::vector<Answer> answers;
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);
+  if (after_command_) after_command_();
   if (on_standby_ && command.has_standby()) on_standby_(command.standby(), command.run().id());
   v1::ShardReport report = shard_.Report(!command.without_statistics());
   writer_->Report(&report);

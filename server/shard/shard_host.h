@@ -44,6 +44,9 @@ class ShardHost {
   void NameStandby(const v1::ShardCommand::Standby& standby, uint64_t run_id) {
     if (on_standby_) on_standby_(standby, run_id);
   }
+  // Sets the function that is called after each command: its rosters may have set an earlier deadline of an
+  // update (DeadlineTimer). To be called before the first command.
+  void SetAfterCommand(std::function<void()> after_command) { after_command_ = std::move(after_command); }
   StandbyLog* log() const { return log_; }
 
   // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,
@@ -65,6 +68,7 @@ class ShardHost {
   const uint64_t resumed_;            // the checkpoint that the shard begins with; 0: none
   StandbyLog* const log_;
   OnStandby on_standby_;
+  std::function<void()> after_command_;
   std::unique_ptr<CheckpointWriter> writer_;
   Shard shard_;
   Mutex mu_;

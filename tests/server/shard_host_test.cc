@@ -82,6 +82,23 @@ class ShardHostTest : public testing::Test {
   std::vector<float> weights_, states_;  // of all shards
 };
 
+// A worker that leaves may make a quorum complete, and so set the deadline of an update, whoever commands.
+TEST_F(ShardHostTest, DeadlinesAreLookedUpAfterEachCommand) {
+  const v1::Job job =
+      PresetJob("decoupled_diloco", 3, "algorithm { consistency { quorum { minimum: 2 grace: 0.5 } } }");
+  const ParameterLayout layout = LayoutOf(job, 1, 1 << 20);
+  ShardHost host(job, layout, 0, *MakeContents(job, layout, 0, "", nullptr), "");
+  int looks = 0;
+  host.SetAfterCommand([&looks] { ++looks; });
+  v1::ShardCommand command;
+  *command.add_rosters() = MakeRoster(0, {0, 1, 2});
+  for (int generation = 1; generation <= 3; ++generation) {
+    command.set_generation(generation);
+    host.Control(command, /*now=*/generation);
+    EXPECT_EQ(looks, generation);
+  }
+}
+
 TEST_F(ShardHostTest, InitialWeightsDoNotDependOnHowManyServersThereAre) {
   const v1::Job job = PresetJob("sync", 1);
   const ParameterLayout one = LayoutOf(job, 1, 1000), three = LayoutOf(job, 3, 1000);
