@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,6 +82,13 @@ void CheckJob(const v1::Job& job, Problems* problems) {
                     absl::StrCat("with this batch_size an epoch's last minibatch can have ",
                                  LargestMinibatch(job), " samples, and a minibatch has at most ",
                                  kMaxBatchSize, "; use KEEP, DROP or a smaller batch_size"));
+  // The last contribution has the samples of up to two periods.
+  const uint64_t steps = PushPeriod(job.algorithm().contribution());
+  problems->Require(2 * steps * LargestMinibatch(job) <= std::numeric_limits<uint32_t>::max(), "batch_size",
+                    job.batch_size(),
+                    absl::StrCat("with ", steps,
+                                 " steps between two contributions, one can have more "
+                                 "samples than can be counted (2^32 - 1); lower it or the number of steps"));
   CheckBudget(job, problems);
 }
 
