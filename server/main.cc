@@ -32,14 +32,16 @@ absl::StatusOr<DaemonEnd> Main(const ServerFlags& flags, MetricsEndpoint* metric
   RETURN_IF_ERROR(PrepareCheckpointDirectory(config));
   ASSIGN_OR_RETURN(const ParameterLayout layout, MakeLayout(config));
   LOG_IF(WARNING, IsInsecure(config)) << kInsecureWarning;
-  if (config.ended) return TellEnd(*config.ended, layout, &config);
-  ServerEdge edge;
-  RETURN_IF_ERROR(edge.Open(layout, &config));
-  const absl::Status status = Serve(layout, &config, &edge);
-  if (!status.ok()) {
-    ReportFailure(config, status);
-    return status;
+  if (!config.ended) {
+    ServerEdge edge;
+    RETURN_IF_ERROR(edge.Open(layout, &config));
+    const absl::Status status = Serve(layout, &config, &edge);
+    if (!status.ok()) {
+      ReportFailure(config, status);
+      return status;
+    }
   }
+  if (config.ended) return TellEnd(layout, &config);
   return DaemonEnd{config.end};
 }
 

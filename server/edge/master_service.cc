@@ -121,8 +121,8 @@ void MasterService::AcceptOthers(CallQueue* queue) {
 
 // -------------------------------------------------------------------------------- a job that has ended
 
-EndedMasterService::EndedMasterService(v1::RunRecord record)
-    : record_(std::move(record)), token_key_(NewTokenKey()) {}
+EndedMasterService::EndedMasterService(v1::RunRecord record, std::function<void()> on_told)
+    : record_(std::move(record)), on_told_(std::move(on_told)), token_key_(NewTokenKey()) {}
 
 absl::Status EndedMasterService::Failure() const {
   if (record_.phase() != v1::JobStatus::Phase_Name(v1::JobStatus::FAILED)) return absl::OkStatus();
@@ -131,10 +131,11 @@ absl::Status EndedMasterService::Failure() const {
 
 template <typename Request, typename Reply>
 void EndedMasterService::Refuse(CallQueue* queue, absl::string_view method,
-                                typename DeferredCall<Async, Request, Reply>::Method ask) {
+                                typename DeferredCall<Async, Request, Reply>::Method ask,
+                                absl::StatusCode code) {
   UnaryCall<Async, Request, Reply>::Accept(
-      queue, For(method), &service_, ask, [this](const Request&, Reply*) -> absl::Status {
-        return absl::NotFoundError(DescribeEnd(record_.phase(), record_.reason()));
+      queue, For(method), &service_, ask, [this, code](const Request&, Reply*) -> absl::Status {
+        return absl::Status(code, DescribeEnd(record_.phase(), record_.reason()));
       });
 }
 
@@ -146,6 +147,7 @@ void EndedMasterService::Accept(CallQueue* queue) {
   UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
       queue, For("GetJob"), &service_, &Async::RequestGetJob, [this](const auto&, auto* reply) {
         reply->set_ended(DescribeEnd(record_.phase(), record_.reason()));
+        on_told_();
         return Failure();
       });
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
@@ -166,7 +168,9 @@ void EndedMasterService::Accept(CallQueue* queue) {
         return absl::OkStatus();
       });
   // All of these but Register and Stop need a token, which no member of an earlier run has.
-  Refuse<v1::RegisterRequest, v1::RegisterReply>(queue, "Register", &Async::RequestRegister);
+  // As to a member that has the job of an earlier run.
+  Refuse<v1::RegisterRequest, v1::RegisterReply>(queue, "Register", &Async::RequestRegister,
+                                                 absl::StatusCode::kAborted);
   Refuse<v1::HeartbeatRequest, v1::HeartbeatReply>(queue, "Heartbeat", &Async::RequestHeartbeat);
   Refuse<v1::GetLeaseRequest, v1::Lease>(queue, "GetLease", &Async::RequestGetLease);
   Refuse<v1::LeaveRequest, v1::LeaveReply>(queue, "Leave", &Async::RequestLeave);

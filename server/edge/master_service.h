@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -63,13 +64,14 @@ class MasterService final : public CallService {
   Async service_;
 };
 
-// Tells members of a job that has ended how it ended: the process replaces a master that was lost before all
-// of them knew.
+// Tells members of a job that has ended how it ended: the process replaces a master that was lost, or has
+// ended its run, before all of them knew.
 //
 // Threads: safe; it runs on those of the listener.
 class EndedMasterService final : public CallService {
  public:
-  explicit EndedMasterService(v1::RunRecord record);
+  // `on_told` is called each time a worker or an evaluator has asked for the job and was told of its end.
+  EndedMasterService(v1::RunRecord record, std::function<void()> on_told);
 
   grpc::Service* grpc_service() override { return &service_; }
   bool is_of_runs() const override { return false; }
@@ -82,12 +84,14 @@ class EndedMasterService final : public CallService {
   Permission For(absl::string_view method) const;
   // FailedPrecondition if the job has failed.
   absl::Status Failure() const;
-  // Answers calls of members with NotFound, upon which they request the job.
+  // Answers calls of members with an error upon which they request the job.
   template <typename Request, typename Reply>
   void Refuse(CallQueue* queue, absl::string_view method,
-              typename DeferredCall<Async, Request, Reply>::Method ask);
+              typename DeferredCall<Async, Request, Reply>::Method ask,
+              absl::StatusCode code = absl::StatusCode::kNotFound);
 
   const v1::RunRecord record_;
+  const std::function<void()> on_told_;
   const std::string token_key_;  // of no run
   Async service_;
 };

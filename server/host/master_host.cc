@@ -202,7 +202,10 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
     const absl::Status files = CheckOpenFiles(workers, options_.num_servers, /*master=*/true);
     if (!files.ok()) return absl::ResourceExhaustedError(files.message());
   }
-  return Call<&ControlLoop::Register>(request, address);
+  absl::StatusOr<v1::RegisterReply> reply = Call<&ControlLoop::Register>(request, address);
+  MutexLock lock(&mu_);
+  if (reply.ok()) ++registered_;
+  return reply;
 }
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
@@ -292,6 +295,15 @@ v1::RunRecord MasterHost::record() {
 bool MasterHost::training() {
   MutexLock lock(&mu_);
   return loop_->now().master().training();
+}
+
+int MasterHost::MembersToTell() {
+  MutexLock lock(&mu_);
+  const Master& master = loop_->now().master();
+  if (master.phase() != v1::JobStatus::DONE || master.has_begun()) return 0;
+  const int of_job = static_cast<int>(options_.job.workers()) +
+                     std::max(options_.evaluators, static_cast<int>(options_.record.evaluators()));
+  return std::max(0, of_job - registered_);
 }
 
 // ------------------------------------------------------------------------------------------------ the thread

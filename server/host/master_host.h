@@ -103,6 +103,9 @@ class MasterHost {
   v1::RunRecord record();
   // Returns true while workers train and while the job is being finished.
   bool training();
+  // Returns the number of members that do not know yet that the job is done, because the run had nothing to
+  // do and did not wait for them. Call it after Wait.
+  int MembersToTell();
 
  private:
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
@@ -141,6 +144,7 @@ class MasterHost {
   const std::unique_ptr<LoggedLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;    // the thread has carried out all effects
+  int registered_ ABSL_GUARDED_BY(mu_) = 0;   // workers and evaluators
 
   EnergyAccount energy_;
 

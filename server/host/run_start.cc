@@ -101,11 +101,16 @@ absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& di
   return record;
 }
 
-absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job) {
+absl::StatusOr<std::optional<v1::RunRecord>> EndedRun(const std::string& directory, const v1::Job& job) {
   ASSIGN_OR_RETURN(const v1::RunRecord record, ReadOrEmpty(directory));
-  const bool untold = record.ended() && !record.told() && !record.phase().empty();
-  if (!untold || record.job_fingerprint() != JobFingerprint(job)) return std::nullopt;
+  const bool ended = record.ended() && !record.phase().empty();
+  if (!ended || record.job_fingerprint() != JobFingerprint(job)) return std::nullopt;
   return record;
+}
+
+absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job) {
+  ASSIGN_OR_RETURN(const std::optional<v1::RunRecord> record, EndedRun(directory, job));
+  return record && !record->told() ? record : std::nullopt;
 }
 
 absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume) {

@@ -39,8 +39,11 @@ absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& di
 absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
                                 const RunLoss& loss);
 
-// Returns the record of a job that has ended, if the master was lost before all servers knew. Nothing with
-// any other record, and one of an earlier release. Errors: those of reading the record.
+// Returns the record of a job that has ended. Nothing with any other record, and one of an earlier release.
+// Errors: those of reading the record.
+absl::StatusOr<std::optional<v1::RunRecord>> EndedRun(const std::string& directory, const v1::Job& job);
+
+// The same, if the master was lost before all servers knew of the end.
 absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job);
 
 }  // namespace catchment

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -22,8 +23,7 @@ namespace catchment {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
-// The time for which a master that is started again after the end of its job answers those that may not know
-// of the end.
+// The time for which the process of a master answers those that may not know of the end of the job.
 constexpr double kTellSeconds = 10;
 
 // Returns a number above all incarnations of earlier runs, whose workers may still be alive. Two runs that
@@ -91,8 +91,10 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   edge->SetShardServing(0, false);
   edge->SetMasterServing(false);
   absl::Status status;
+  std::atomic<bool> signalled = false;
   {
     SignalThread signals([&](int signal) {
+      signalled = true;
       host->Stop(absl::StrCat("the master is shutting down: ", DescribeSignal(signal)));
     });
     while (!host->WaitFor(kPollSeconds)) {
@@ -108,7 +110,11 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   RETURN_IF_ERROR(status);
   const v1::RunRecord record = host->record();
   config->end = DescribeEnd(record.phase(), record.reason());
-  if (!loss) return false;
+  if (!loss) {
+    config->members_to_tell = signalled ? 0 : host->MembersToTell();
+    if (config->members_to_tell > 0) config->ended = record;
+    return false;
+  }
   // After this, nothing writes to the run's files.
   metrics.reset();
   host.reset();
@@ -118,17 +124,22 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   return true;
 }
 
-absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
-                                  ServerConfig* config) {
+absl::StatusOr<DaemonEnd> TellEnd(const ParameterLayout& layout, ServerConfig* config) {
+  const v1::RunRecord& record = *config->ended;
   const std::string end = DescribeEnd(record.phase(), record.reason());
-  LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
-  ServerEdge edge;
-  EndedMasterService service(record);
-  // Workers that call the shard try again until the master has answered.
-  RETURN_IF_ERROR(edge.Open({&service, edge.shard()}, end, layout, config));
+  LOG(INFO) << end << ": telling servers and workers for up to " << kTellSeconds << " s";
   Mutex mu;
   CondVar changed;
   bool stopped = false;
+  int told = 0;
+  ServerEdge edge;
+  EndedMasterService service(record, [&] {
+    MutexLock lock(&mu);
+    ++told;
+    changed.Notify();
+  });
+  // Workers that call the shard try again until the master has answered.
+  RETURN_IF_ERROR(edge.Open({&service, edge.shard()}, end, layout, config));
   {
     SignalThread signals([&](int) {
       MutexLock lock(&mu);
@@ -136,11 +147,14 @@ absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLa
       changed.Notify();
     });
     MutexLock lock(&mu);
-    changed.WaitFor(&mu, kTellSeconds, [&] { return stopped; });
+    const int all = config->members_to_tell;
+    changed.WaitFor(&mu, kTellSeconds, [&] { return stopped || (all > 0 && told >= all); });
   }
-  v1::RunRecord told = record;
-  told.set_told(true);
-  RETURN_IF_ERROR(WriteRunRecord(config->checkpoint_dir, told));
+  if (!record.told()) {
+    v1::RunRecord known = record;
+    known.set_told(true);
+    RETURN_IF_ERROR(WriteRunRecord(config->checkpoint_dir, known));
+  }
   if (record.phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
     return absl::FailedPreconditionError(end);
   return DaemonEnd{end};

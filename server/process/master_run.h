@@ -14,10 +14,9 @@ namespace catchment {
 // Serves one run. Returns true if the job goes back: config->start is then the start of the next run.
 absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* config, ServerEdge* edge);
 
-// Tells members that still ask for a job that has ended how it has, in the place of a master that was lost
-// too early.
-absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
-                                  ServerConfig* config);
+// Tells members that still ask for the job of config->ended how it has ended, in the place of a master that
+// was lost, or has ended its run, too early for them.
+absl::StatusOr<DaemonEnd> TellEnd(const ParameterLayout& layout, ServerConfig* config);
 
 }  // namespace catchment
 

@@ -45,6 +45,7 @@ struct ServerConfig {
   RunStart start;                                   // of the current run
   std::optional<RestoredShard> restored;            // continues the run instead
   std::optional<v1::RunRecord> ended;               // the job has ended, and not all may know
+  int members_to_tell = 0;                          // of the end; 0: that is not known
   bool cannot_restore = false;                      // the standby has no copy of the shard
   bool refused = false;                             // by the master, which knows why this server ends
   std::string end;                                  // how the last run ended in order

@@ -17,6 +17,7 @@
 #include "common/job/job_text.h"
 #include "common/program/daemon.h"
 #include "common/wire/protocol.h"
+#include "server/control/job_history.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/server_registration.h"
 #include "server/process/run_end.h"
@@ -60,6 +61,16 @@ absl::StatusOr<RunStart> StartFrom(uint64_t checkpoint, const ServerConfig& conf
   }
   start.checkpoint = *std::move(manifest);
   return start;
+}
+
+// Returns how the job has ended, by its record in the directory for checkpoints. NotFound if there is none
+// that says so, or if the job has failed.
+absl::StatusOr<std::string> RecordedEnd(const ServerConfig& config) {
+  if (config.checkpoint_dir.empty()) return absl::NotFoundError("this server has no --checkpoint_dir");
+  ASSIGN_OR_RETURN(const std::optional<v1::RunRecord> record, EndedRun(config.checkpoint_dir, config.job));
+  if (!record || record->phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
+    return absl::NotFoundError("the job has not ended, or has failed");
+  return DescribeEnd(record->phase(), record->reason());
 }
 
 // Waits until the run has ended. Returns how the server must begin again, if it must.
@@ -130,15 +141,18 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, ServerConfig* conf
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
   callbacks.epoch = [&shard] { return shard->epoch(); };
   callbacks.on_registered = [&shard](const v1::RegisterServerReply& reply) { shard->JoinAsStandby(reply); };
-  callbacks.on_failed = [&](const absl::Status& status) {
-    config->refused = true;
-    fail(status);
-  };
   config->end = "the job is over, as the master says";
   callbacks.on_ended = [&end, config](const std::string& how) {
     MutexLock lock(&end.mu);
     end.ended = true;
     config->end = how;
+  };
+  callbacks.on_failed = [&, on_ended = callbacks.on_ended](const absl::Status& status) {
+    config->refused = true;
+    // The master of a job that has ended does not answer.
+    const absl::StatusOr<std::string> recorded = RecordedEnd(*config);
+    if (absl::IsUnavailable(status) && recorded.ok()) return on_ended(*recorded);
+    fail(status);
   };
   callbacks.on_begin_again = [&end](const v1::RegisterServerReply& reply) {
     MutexLock lock(&end.mu);

@@ -173,5 +173,27 @@ TEST(ResumeDoneTest, FinishedJobEndsAtOnceWithItsModel) {
   EXPECT_TRUE(again.ModelBytes() == bytes);
 }
 
+TEST(ResumeDoneTest, WhoComesAfterTheEndLearnsOfIt) {
+  TestCluster::Options options{SmallJob("sync", "epochs: 1 workers: 2 faults { connect_timeout_seconds: 3 }"),
+                               /*servers=*/2};
+  options.resume = AutoSwitch::kAuto;
+  {
+    TestCluster cluster(options);
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  }
+  TestCluster again(options);
+  ASSERT_TRUE(again.StartServers());
+  ASSERT_TRUE(again.AwaitOutput(again.server(0), "the job is DONE: telling"));
+  again.StartWorkers(2);
+  ASSERT_TRUE(again.AwaitOrderlyEnd());
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(again.worker(i).Output(), HasSubstr("the job is DONE"));
+  // Now there is no master, but its record.
+  ASSERT_TRUE(again.RestartServer(1));
+  ASSERT_TRUE(again.AwaitExit(again.server(1), 0));
+  EXPECT_THAT(again.server(1).Output(), HasSubstr("the job is DONE"));
+}
+
 }  // namespace
 }  // namespace catchment
