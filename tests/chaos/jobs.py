@@ -1,6 +1,9 @@
 """The jobs of the rounds, and what their results must be."""
 import array
+import glob
 import json
+import os
+import re
 import struct
 
 PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd",
@@ -14,6 +17,8 @@ PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd
 # while one of them is away. Not hybrid: a worker that takes the place of a lost one shares a group with
 # another one until the master has noticed the loss.
 ADD = "kind: SGD learning_rate: %d momentum: 0 nesterov: false schedule { decay: CONSTANT }"
+# With these local steps a worker moves its weights as far as the gradients of its samples add up to.
+STEPS = "local_steps: 4 fragments: 4 local_optimizer { %s }" % (ADD % 1)
 COUNTED = {
     "sync": ("", ADD % 2 + " worker_scaling: LINEAR"),
     "sync_backup": ("", ADD % 1),
@@ -22,7 +27,14 @@ COUNTED = {
     "dc_asgd": ("compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }",
                 ADD % 1),
     "dana": ("contribution { look_ahead { momentum: 0 } } compensation { none {} }", ADD % 1),
+    "streaming_diloco": ("contribution { pseudo_gradient { %s overlap_steps: 1 } }" % STEPS, ADD % 1),
+    "diloco_async": ("contribution { pseudo_gradient { %s steps_by_speed: false } } compensation { none {} }"
+                     % STEPS, ADD % 1),
+    "decoupled_diloco": ("contribution { pseudo_gradient { %s overlap_steps: 1 } }" % STEPS, ADD % 1),
 }
+# Presets whose updates are means of contributions with different numbers of samples (of a worker that has
+# joined during a round, or in a quorum), so that a push counts by 1 only in the accounts of the blocks.
+IN_ACCOUNTS = {"streaming_diloco", "decoupled_diloco"}
 # Presets that average the contributions of as many workers as there are, less those that are not waited for:
 # a push counts by 1 only while there are two workers, and not while one takes the place of another whose loss
 # was not noticed.
@@ -136,3 +148,19 @@ def count(weights, epochs):
         more = sum(int(max(0, value - epochs)) for value in values)
         doubled, most = doubled + more, max(most, more)
     return lost, doubled, most
+
+
+def read_accounts(out):
+    """Returns the samples that each block of the last checkpoint has taken, with those that came too late."""
+    complete = [path for path in glob.glob(out + "/checkpoints/checkpoint-*")
+                if os.path.exists(path + "/manifest.textproto") and not path.endswith(".unusable")]
+    last = max(complete, key=lambda path: int(path.rsplit("-", 1)[1]))
+    accounts = []
+    for path in glob.glob(last + "/shard-*.safetensors"):
+        with open(path, "rb") as file:
+            size = struct.unpack("<Q", file.read(8))[0]
+            state = json.loads(file.read(size))["__metadata__"]["catchment"]
+        for block in re.findall(r"\bblocks \{((?:[^{}]|\{[^{}]*\})*)\}", state):
+            fields = dict(re.findall(r"(\w+): (\d+)", re.sub(r"\{[^{}]*\}", "", block)))
+            accounts.append(int(fields.get("samples", 0)) + int(fields.get("late_samples", 0)))
+    return accounts
