@@ -11,6 +11,7 @@
 #include "cli/watch/job_control.h"
 #include "cli/watch/status_text.h"
 #include "common/base/clock.h"
+#include "common/base/not_ready.h"
 #include "common/base/patience.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -71,7 +72,7 @@ std::string Explain(const std::string& address, const absl::Status& status) {
     return absl::StrCat(address,
                         " answers, but is not the master: give the address of the server with index 0");
   }
-  if (absl::IsFailedPrecondition(status)) return std::string(status.message());
+  if (IsNotReady(status) || absl::IsFailedPrecondition(status)) return std::string(status.message());
   return absl::StrCat(
       status.message(), "\nIs the job running, and is ", address,
       " the address of the server with index 0, not of a worker? Servers with TLS require --certs=DIR.");
