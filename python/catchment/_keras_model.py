@@ -1,5 +1,6 @@
 """Reads a model and data sets for catchment.keras, and refuses those that it cannot train."""
 import collections
+import warnings
 
 import keras
 import numpy
@@ -23,6 +24,14 @@ _SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: u
 _EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
 _CHANGED = "whether weight %s is trainable has changed since join(): freeze or add layers before join()"
 _REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
+_NO_SAMPLES = ("the moving statistics of %s and other layers are those that the model was created with, because "
+               "there are no training samples to estimate them from: give join() the arrays of the training set")
+_NO_STATISTICS = ("model.safetensors will not have the moving statistics of %s, because an evaluator's program "
+                  "estimates them, and this job has no evaluator: give join() test=(x_test, y_test) and call "
+                  "worker.evaluate(), or save the model in the program after fit()")
+_NO_BUFFERS = ("model.safetensors will not have %s, which no gradient moves. If they change in training, each worker "
+               "has its own: save the model of one in the program after fit(), if worker.index == 0")
+_MOST_NAMES = 3
 
 
 def check(model):
@@ -99,21 +108,52 @@ def check_compiled(model, optimizer, variables):
 
 
 def estimate_statistics(model, data, batch_size):
-    """Assigns means over minibatches to batch norm's moving statistics, as the job's own models take them.
-    Returns (name, variable)."""
-    norms = [layer for layer in model._flatten_layers()
-             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
-    if not norms or data.arrays is None:
-        return []
-    momenta = [layer.momentum for layer in norms]
-    for number, samples in enumerate(evenly(data.size, batch_size)):
-        for layer in norms:
-            layer.momentum = number / (number + 1)  # the mean of all so far
-        model(as_tuple(data.minibatch(numpy.array(samples)))[0], training=True)
-    for layer, momentum in zip(norms, momenta):
-        layer.momentum = momentum
-    return [(variable.path.rpartition("/")[0] + name, variable) for layer in norms for name, variable in (
+    """Assigns means over minibatches to batch norm's moving statistics, as the job's own models take them, except
+    to those of layers that are frozen. Returns (name, variable) of all."""
+    norms = _norms(model)
+    learning = [layer for layer in norms if layer.trainable and layer.momentum < 1]
+    if learning and data.arrays is None:
+        warnings.warn(_NO_SAMPLES % learning[0].path)
+        norms = [layer for layer in norms if layer not in learning]
+    elif learning:
+        momenta = [layer.momentum for layer in learning]
+        for number, samples in enumerate(evenly(data.size, batch_size)):
+            for layer in learning:
+                layer.momentum = number / (number + 1)  # the mean of all so far
+            model(as_tuple(data.minibatch(numpy.array(samples)))[0], training=True)
+        for layer, momentum in zip(learning, momenta):
+            layer.momentum = momentum
+    return [statistic for layer in norms for statistic in _statistics_of(layer)]
+
+
+def lacks(model, evaluated):
+    """Returns sentences about the parts of a model that will not be in its job's file of weights, beside layers
+    that are frozen. evaluated: whether the job has an evaluator."""
+    said, norms = [], _norms(model)
+    if norms and not evaluated:
+        said.append(_NO_STATISTICS % _several([layer.path for layer in norms]))
+    statistics = {id(variable) for layer in norms for _, variable in _statistics_of(layer)}
+    others = [variable.path for layer in model._flatten_layers() if layer.trainable
+              for variable in getattr(layer, "_non_trainable_variables", [])
+              if id(variable) not in statistics and "float" in str(variable.dtype)]
+    if others:
+        said.append(_NO_BUFFERS % _several(others))
+    return said
+
+
+def _norms(model):
+    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
+
+
+def _statistics_of(layer):
+    """Returns (name, variable) of batch norm's, with names of PyTorch."""
+    return [(variable.path.rpartition("/")[0] + name, variable) for name, variable in (
         (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
+
+
+def _several(names):
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (" and %d more" % rest if rest > 0 else "")
 
 
 def as_tuple(minibatch):

@@ -76,7 +76,7 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     directory = _attachment.describe_only()
     if directory is not None:
         _attachment.describe(directory, tensors, [_model.floats(v).tobytes() for v in variables], train.size,
-                             test.size)
+                             test.size, notes=_model.lacks(model, test.size > 0))
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
     attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
     return Worker(attachment, model, variables, train, test)
@@ -175,6 +175,8 @@ class Worker(ExchangingWorker):
         self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
         self._handed = Handed()
         if not self.evaluates:
+            for sentence in _model.lacks(model, test.size > 0):
+                warnings.warn(sentence)
             self._begin_step()
             self._assign_weights()
 
@@ -229,7 +231,7 @@ class Worker(ExchangingWorker):
         "acc" in the name.
 
         If the model has batch norm, its moving statistics are first recomputed from about 1000 training
-        samples. The file of weights contains them.
+        samples, except in layers that are frozen. The file of weights contains them.
         """
         if score is None and self._test.arrays is None:
             raise TypeError(_NO_TEST)

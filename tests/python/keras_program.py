@@ -293,19 +293,20 @@ class Decay(keras.callbacks.Callback):
         self.model.set_weights([0.999 * weights for weights in self.model.get_weights()])
 
 
+def fails(text, call):
+    try:
+        call()
+    except (RuntimeError, TypeError, ValueError) as error:
+        assert re.search(text, str(error)), (text, str(error))
+    else:
+        raise AssertionError("nothing was said of " + text)
+
+
 def make_mistakes(x, y):
     """Makes several that raise in this program, and trains after that."""
     model = perceptron()
     worker = catchment.join(model, (x, y))
     optimizer = worker.optimizer()
-
-    def fails(text, call):
-        try:
-            call()
-        except (RuntimeError, TypeError, ValueError) as error:
-            assert re.search(text, str(error)), (text, str(error))
-        else:
-            raise AssertionError("nothing was said of " + text)
 
     def fit_compiled(*callbacks, optimizer=optimizer):
         model.compile(optimizer=optimizer, loss=LOSS)
@@ -339,6 +340,24 @@ def make_mistakes(x, y):
     assert largest_difference(keras.models.load_model(sys.argv[1] + ".keras"), model) == 0
 
 
+def evaluate_frozen(x, y):
+    """A batch norm with the statistics of other data, in a part that is frozen, and one that learns."""
+    keras.utils.set_random_seed(1)
+    base = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(name="pretrained")], name="base")
+    base.layers[0].moving_mean.assign(np.full(6, 0.5))
+    base.layers[0].moving_variance.assign(np.full(6, 4.0))
+    base.trainable = False
+    model = keras.Sequential([keras.Input((6,)), base, layers.Dense(8), layers.BatchNormalization(name="learned"),
+                              layers.ReLU(), layers.Dense(3)])
+    worker = catchment.join(model, (x, y), test=(x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"])
+    if worker.evaluates:
+        worker.evaluate()
+        return
+    model.fit(worker.data(), callbacks=[worker.callback()], verbose=2)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(base.layers[0].moving_mean), np.full(6, 0.5))
+
+
 def run_page(x, y):
     """Runs the first program of docs/keras.md with other data."""
     block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
@@ -368,6 +387,7 @@ VARIANTS = {
     "diverges": diverge,
     "no-callback": forget_callback,
     "mistakes": make_mistakes,
+    "frozen": evaluate_frozen,
     "page": run_page,
 }
 

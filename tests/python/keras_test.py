@@ -61,6 +61,17 @@ class KerasTest(ProgramCase):
             self.assertGreater(summary["test_accuracy"], 0.7)
             self.assertLess(summary["test_loss"], 0.7)
 
+    def test_frozen_statistics_are_scored_and_written(self):
+        for _, out in self.on_each_backend(("frozen",), "epochs=10", *SGD):
+            final = tensors(out + "/model.safetensors")
+            self.assertEqual(set(final["base/pretrained.running_mean"]), {0.5})
+            self.assertEqual(set(final["base/pretrained.running_var"]), {4.0})
+            kernel = np.reshape(final["sequential/dense/kernel"], (6, 8))
+            np.testing.assert_allclose(
+                final["sequential/learned.running_mean"],
+                (self.mean_row() - 0.5) / np.sqrt(4.001) @ kernel + final["sequential/dense/bias"], atol=1e-4)
+            self.assertGreater(self.summary(out)["test_accuracy"], 0.6)
+
     def mean_row(self):
         return np.loadtxt(self.rows, delimiter=",")[:, :6].mean(axis=0)
 
