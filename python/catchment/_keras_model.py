@@ -32,6 +32,23 @@ _NO_STATISTICS = ("model.safetensors will not have the moving statistics of %s, 
 _NO_BUFFERS = ("model.safetensors will not have %s, which no gradient moves. If they change in training, each worker "
                "has its own: save the model of one in the program after fit(), if worker.index == 0")
 _MOST_NAMES = 3
+_CALLBACK = "fit() got the callback %s, which %s"
+_REFUSED = {
+    "LearningRateScheduler": "would set the learning rate, but the job sets the learning rate: set "
+                             "optimizer.learning_rate and optimizer.schedule in the job",
+    "ReduceLROnPlateau": "would set the learning rate, but the job sets the learning rate: set "
+                         "optimizer.schedule.decay=PLATEAU in the job, which follows the evaluator's test loss",
+    "SwapEMAWeights": "would put averages of the optimizer into the model, but the optimizer is the servers', which "
+                      "keeps none",
+    "BackupAndRestore": "would load weights that the servers' replace: the job has checkpoints, from which catchment "
+                        "train --resume continues",
+}
+_STOPS = ("fit() got the callback %s, which sees the epochs of this worker alone and ends only its fit(): to end the "
+          "job, set evaluation.patience or evaluation.target_accuracy, which follow the evaluator's scores")
+_RESTORES = ("%s(restore_best_weights=True) restores nothing, because after fit() the model has the job's final "
+             "weights: set evaluation.keep_best, which writes those of the best score to model-best.safetensors")
+_SAVES_BEST = ("fit() got the callback %s(save_best_only=True), which sees the epochs of this worker alone: set "
+               "evaluation.keep_best, which writes the weights of the job's best score to model-best.safetensors")
 
 
 def check(model):
@@ -154,6 +171,22 @@ def _statistics_of(layer):
 def _several(names):
     rest = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (" and %d more" % rest if rest > 0 else "")
+
+
+def check_callbacks(callbacks):
+    """Refuses callbacks of Keras that would change the weights or the rate, and warns of those that judge by the
+    epochs of one worker."""
+    for callback in callbacks:
+        for name, why in _REFUSED.items():
+            if isinstance(callback, getattr(keras.callbacks, name, ())):
+                raise ValueError(_CALLBACK % (type(callback).__name__, why))
+        if isinstance(callback, keras.callbacks.EarlyStopping):
+            warnings.warn(_STOPS % type(callback).__name__)
+            if callback.restore_best_weights:
+                callback.restore_best_weights = False
+                warnings.warn(_RESTORES % type(callback).__name__)
+        elif getattr(callback, "save_best_only", False):
+            warnings.warn(_SAVES_BEST % type(callback).__name__)
 
 
 def as_tuple(minibatch):

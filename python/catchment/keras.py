@@ -8,6 +8,7 @@
 
 Backends: JAX, PyTorch and TensorFlow.
 """
+import sys
 import threading
 import warnings
 from typing import Any, Callable, Iterator, Optional, Tuple
@@ -136,6 +137,11 @@ class Callback(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         self._worker._follow(model)
+        # Keras' list of all callbacks, in which further ones get the model after this one.
+        callbacks = getattr(sys._getframe(1).f_locals.get("self"), "callbacks", None)
+        if isinstance(callbacks, list):
+            _model.check_callbacks(callbacks)
+            callbacks.append(_Last(self._worker))
 
     def on_train_begin(self, logs=None):
         worker = self._worker
@@ -158,6 +164,17 @@ class Callback(keras.callbacks.Callback):
         self._worker._fits = False
         if not self._worker._attachment.stopped:
             warnings.warn(_EARLY)
+
+
+class _Last(keras.callbacks.Callback):
+    """Ends fit() with the job's weights in the model, whatever other callbacks have put there."""
+
+    def __init__(self, worker):
+        super().__init__()
+        self._worker = worker
+
+    def on_train_end(self, logs=None):
+        self._worker._assign_weights()
 
 
 class Worker(ExchangingWorker):

@@ -358,6 +358,125 @@ def evaluate_frozen(x, y):
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(base.layers[0].moving_mean), np.full(6, 0.5))
 
 
+class Restores(keras.callbacks.Callback):
+    """Ends with the weights that the model had at the beginning."""
+
+    def on_train_begin(self, logs=None):
+        self.weights = self.model.get_weights()
+
+    def on_train_end(self, logs=None):
+        self.model.set_weights(self.weights)
+
+
+def restore(x, y):
+    """Callbacks that would end with other weights than the job's, in front of the worker's and behind it."""
+    model = perceptron()
+    worker = catchment.join(model, (x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    stops = keras.callbacks.EarlyStopping("loss", mode="max", patience=1000, restore_best_weights=True)
+    model.fit(worker.data(), callbacks=[Restores(), worker.callback(), stops, Restores()], steps_per_epoch=1,
+              epochs=1000, verbose=2)
+    assert worker.steps == 15
+    np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
+             **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables})
+
+
+def check_rows(x, y):
+    """Does what each row of the table in docs/keras.md is about."""
+    path = "%s-%s" % (sys.argv[1], keras.backend.backend())
+    keras.utils.set_random_seed(1)
+    with warnings.catch_warnings(record=True) as joined:
+        warnings.simplefilter("always")
+        model = keras.Sequential([keras.Input((6,)), layers.Normalization(), layers.Dense(8),
+                                  layers.BatchNormalization(), layers.Dense(3)])
+        worker = catchment.join(model, (x, y))
+    optimizer, callbacks = worker.optimizer(), keras.callbacks
+
+    def fit(*more, optimizer=optimizer, steps_per_epoch=1, **options):
+        model.compile(optimizer=optimizer, loss=LOSS, **options)
+        model.fit(worker.data(), callbacks=[*more, worker.callback()], steps_per_epoch=steps_per_epoch, verbose=2)
+
+    def fit_epochs():
+        model.compile(optimizer=optimizer, loss=LOSS)
+        model.fit(worker.data(), callbacks=[worker.callback()], epochs=3, verbose=2)
+
+    def fit_frozen():
+        model.layers[1].trainable = False
+        try:
+            fit()
+        finally:
+            model.layers[1].trainable = True
+
+    def load_weights():
+        model.set_weights([weights + 1 for weights in model.get_weights()])
+        fit()
+
+    def fit_others():
+        model.compile(optimizer=optimizer, loss=LOSS)
+        model.fit(x, y, callbacks=[worker.callback()], verbose=2)
+
+    def join_constrained():
+        other = keras.Sequential([keras.Input((6,)), layers.Dense(3, kernel_constraint="non_neg")])
+        catchment.join(other, (x, y))
+
+    def warn_again():
+        for one in joined:
+            warnings.warn(one.message)
+
+    refused = {
+        "`LearningRateScheduler`": (
+            "optimizer.schedule in the job", lambda: fit(callbacks.LearningRateScheduler(lambda epoch: 0.5))),
+        "`ReduceLROnPlateau`": ("schedule.decay=PLATEAU", lambda: fit(callbacks.ReduceLROnPlateau("loss"))),
+        "`SwapEMAWeights`": ("SwapEMAWeights, which would put averages", lambda: fit(callbacks.SwapEMAWeights())),
+        "`BackupAndRestore`": ("--resume continues", lambda: fit(callbacks.BackupAndRestore(path))),
+        "options of the optimizer, such as `clipnorm` and `use_ema`": (
+            "no use_ema: the servers", lambda: worker.optimizer(use_ema=True)),
+        "another optimizer in `compile`": (r"another optimizer \(Adam\)", lambda: fit(optimizer="adam")),
+        "`mixed_float16`": ("use mixed_bfloat16",
+                            lambda: fit(optimizer=keras.optimizers.LossScaleOptimizer(optimizer))),
+        "`steps_per_execution` above 1": ("steps_per_execution=2", lambda: fit(steps_per_execution=2)),
+        "constraints of weights": ("has a constraint", join_constrained),
+        "layers that are frozen or unfrozen after `join`": ("is trainable has changed", fit_frozen),
+        "`fit(x, y)` with data of its own": ("other data than the job's", fit_others),
+    }
+    warned = {
+        "moving statistics without test data": ("not have the moving statistics of .*batch_normalization,", warn_again),
+        "other weights that no gradient moves, such as those of `Normalization`": (
+            "not have .*normalization/mean, .*normalization/variance,", warn_again),
+        "weights that are loaded after `join`": ("were loaded into the model after join", load_weights),
+        "`EarlyStopping`": ("EarlyStopping, which sees .*evaluation.patience",
+                            lambda: fit(callbacks.EarlyStopping("loss"))),
+        "`EarlyStopping(restore_best_weights=True)`": (
+            "restores nothing.*evaluation.keep_best",
+            lambda: fit(callbacks.EarlyStopping("loss", restore_best_weights=True))),
+        "`ModelCheckpoint(save_best_only=True)`": (
+            "which sees the epochs of this worker alone.*evaluation.keep_best",
+            lambda: fit(callbacks.ModelCheckpoint(path + ".keras", "loss", save_best_only=True))),
+        "a callback that changes weights": ("has changed weights of the model",
+                                            lambda: fit(Decay(), steps_per_epoch=2)),
+        "`fit(epochs=...)` without `steps_per_epoch`": ("epochs=3, but the job's budget ends it", fit_epochs),
+    }
+    exact = {
+        "`CSVLogger`, `TerminateOnNaN`, `ModelCheckpoint`, callbacks of your own": ("callbacks",),
+        "a loop of `train_on_batch`, or a `train_step` of its own": ("batches", "own-step"),
+        "`BatchNormalization`": ("own-step", "train"),
+        "`BatchNormalization` with `trainable=False`": ("frozen",),
+    }
+    rows = re.findall(r"^\| ([^|]+) \| (exact|warned|refused)\b", open("docs/keras.md").read(), re.MULTILINE)
+    assert sorted(rows) == sorted([*((row, "refused") for row in refused), *((row, "warned") for row in warned),
+                                   *((row, "exact") for row in exact)]), rows
+    for text, call in refused.values():
+        fails(text, call)
+    assert worker.steps == 0
+    for text, call in warned.values():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        assert sum(bool(re.search(text, str(one.message))) for one in caught) == 1, (text, caught)
+    assert all(variant in VARIANTS for variants in exact.values() for variant in variants)
+    assert worker.steps == 15
+
+
 def run_page(x, y):
     """Runs the first program of docs/keras.md with other data."""
     block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
@@ -388,6 +507,8 @@ VARIANTS = {
     "no-callback": forget_callback,
     "mistakes": make_mistakes,
     "frozen": evaluate_frozen,
+    "restores": restore,
+    "rows": check_rows,
     "page": run_page,
 }
 

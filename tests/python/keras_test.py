@@ -72,6 +72,18 @@ class KerasTest(ProgramCase):
                 (self.mean_row() - 0.5) / np.sqrt(4.001) @ kernel + final["sequential/dense/bias"], atol=1e-4)
             self.assertGreater(self.summary(out)["test_accuracy"], 0.6)
 
+    def test_model_has_the_jobs_weights_after_all_callbacks(self):
+        for backend, out in self.on_each_backend(("restores",), "epochs=1", *SGD):
+            final = tensors(out + "/model.safetensors")
+            own = np.load("%s.worker0.npz" % self.rows)
+            self.assertEqual(len(own.files), len(final))
+            for name in own:
+                self.assertEqual(own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(), (backend, name))
+
+    def test_rows_of_the_page(self):
+        for _ in self.on_each_backend(("rows",), "epochs=1", *SGD):
+            pass
+
     def mean_row(self):
         return np.loadtxt(self.rows, delimiter=",")[:, :6].mean(axis=0)
 
