@@ -40,9 +40,12 @@ class Optimizer(torch.optim.Optimizer):
     program has called backward since the last step. It is worker.skip() if the closure returns None without
     calling backward. Its learning rate shows the job's."""
 
-    # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a
-    # gradient with an infinity is refused by the servers.
-    _step_supports_amp_scaling = True
+    @property
+    def _step_supports_amp_scaling(self):
+        # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a
+        # gradient with an infinity is refused by the servers. Others, such as Lightning before it clips gradients,
+        # would conclude that step() divides them.
+        return _scaler.is_stepping()
 
     def __init__(self, worker, parameters):
         super().__init__(parameters, {"lr": worker._attachment.learning_rate})

@@ -7,6 +7,7 @@ import torch
 
 # Scaler that has scaled a loss -> ids of the tensors that it has unscaled since
 _unscaled = weakref.WeakKeyDictionary()
+_stepping = []  # scalers whose step() is under way
 
 
 def watch():
@@ -14,7 +15,7 @@ def watch():
     scaler = torch.amp.GradScaler if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler
     if hasattr(scaler.scale, "__wrapped__"):
         return
-    scale, unscale = scaler.scale, scaler.unscale_
+    scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
 
     @functools.wraps(scale)
     def scale_and_note(self, outputs):
@@ -32,7 +33,20 @@ def watch():
             _unscaled[self].update(id(p) for group in optimizer.param_groups for p in group["params"])
         return result
 
-    scaler.scale, scaler.unscale_ = scale_and_note, unscale_and_note
+    @functools.wraps(step)
+    def step_and_note(self, *arguments, **named):
+        _stepping.append(self)
+        try:
+            return step(self, *arguments, **named)
+        finally:
+            _stepping.pop()
+
+    scaler.scale, scaler.unscale_, scaler.step = scale_and_note, unscale_and_note, step_and_note
+
+
+def is_stepping():
+    """Returns whether a scaler makes the step of an optimizer."""
+    return bool(_stepping)
 
 
 def loss_of(tensor):

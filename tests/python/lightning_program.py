@@ -135,7 +135,7 @@ def main():
     train = DataLoader(rows, batch_size=len(rows), shuffle=True, num_workers=int(variant == "processes"))
     trainer = dict(max_epochs=EPOCHS, accelerator="cpu", enable_progress_bar=False,
                    enable_checkpointing=variant == "checkpoint", logger=False, enable_model_summary=False)
-    if variant == "clip":
+    if variant in ("clip", "clip-bfloat16"):
         trainer["gradient_clip_val"] = 0.05
     if variant == "accumulates":
         trainer["accumulate_grad_batches"] = 2
@@ -143,7 +143,7 @@ def main():
         trainer["callbacks"] = [Stop()]
     if variant == "limit":
         trainer["limit_train_batches"] = 3
-    if variant == "bfloat16":
+    if variant in ("bfloat16", "clip-bfloat16"):
         trainer["precision"] = "bf16-mixed"
     if variant == "callbacks":
         from_package = L.pytorch.callbacks if hasattr(L, "pytorch") else L.callbacks

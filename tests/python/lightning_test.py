@@ -11,7 +11,7 @@ class LightningTest(FrameworkCase):
 
     def test_follows_the_same_program_without_a_job(self):
         for variant in ("plain", "processes", "clip", "manual", "parts", "scheduled", "callbacks", "bfloat16",
-                        "skips",
+                        "skips", "clip-bfloat16",
                         "plain-old", "manual-old", "callbacks-old"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
