@@ -17,7 +17,8 @@ _OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it 
 _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
                "loop begins: make the loader with worker.loader(persistent_workers=True, ...)")
 _LOADER = ("the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
-           "the minibatches are the job's")
+           "the minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
+           "samples into torch.utils.data.Subset")
 _LENGTH = 10 ** 9
 
 

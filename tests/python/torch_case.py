@@ -91,7 +91,8 @@ class FrameworkCase(TorchCase):
         return json.loads([line for line in log.splitlines() if "weights {" in line][-1].split("weights ",
                                                                                                1)[1])
 
-    def assert_as_alone(self, variant, out):
+    def assert_as_alone(self, variant, out, frozen=()):
+        """frozen: names of parameters that the job does not train."""
         done = subprocess.run([sys.executable, "tests/python/%s.py" % self.program, self.rows, variant],
                               text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -99,13 +100,60 @@ class FrameworkCase(TorchCase):
         expected = self.weights_in(done.stdout)
         file = {name: tensor.flatten().tolist() for name,
                 tensor in tensors(out + "/model.safetensors").items()}
-        for weights in (file, self.weights_in(self.logs)):
+        own = self.weights_in(self.logs)
+        self.assertFalse(set(file) & set(frozen))
+        for weights in (dict(own, **file), own):
             for name, values in expected.items():
                 self.assertLess(max(abs(a - b) for a, b in zip(weights[name], values)), 1e-6, name)
 
+    def summary(self, out):
+        return json.loads(read(out + "/summary.json"))
+
     def assert_scored(self, out, samples):
-        with open(out + "/summary.json") as file:
-            summary = json.load(file)
+        summary = self.summary(out)
         self.assertEqual(summary["samples"], samples)
         self.assertGreater(summary["test_accuracy"], 0.8)
         self.assertLess(summary["test_loss"], 0.6)
+
+    def evaluators_log(self, out):
+        return "".join(read(path) for path in glob.glob(out + "/logs/evaluator*.log"))
+
+
+class RowsChecks:
+    """Tests of the tables in docs/lightning.md. rows: a module with their cases, of programs that end where they
+    would join a job. section: the heading above the table."""
+
+    def test_refuses_by_name(self):
+        for row, cases in self.rows.REFUSED.items():
+            for arguments, words in cases:
+                with self.subTest(row, words=words):
+                    _, error = self.rows.outcome(**arguments)
+                    self.assertIsInstance(error, (ValueError, TypeError))
+                    self.assertRegex(str(error), words)
+
+    def test_warns_of_what_has_no_effect(self):
+        for row, cases in self.rows.NO_EFFECT.items():
+            for arguments, words in cases:
+                with self.subTest(row, words=words):
+                    warned, error = self.rows.outcome(**arguments)
+                    self.assertRegex(str(error), "not started by a Catchment worker")
+                    self.assertRegex(warned, words)
+
+    def test_accepts_without_a_word(self):
+        for row, cases in self.rows.QUIET.items():
+            for arguments in cases:
+                with self.subTest(row):
+                    warned, error = self.rows.outcome(**arguments)
+                    self.assertRegex(str(error), "not started by a Catchment worker")
+                    self.assertNotRegex(warned, "the job|no effect")
+
+    def test_the_page_has_these_rows_and_no_others(self):
+        table = read("docs/lightning.md").split(self.section + "\n")[1].split("\n\n## ")[0].splitlines()
+        cells = [line.replace("`", "").split(" | ", 1) for line in table if line.startswith("| ")][2:]
+        kinds = {"an error": self.rows.REFUSED, "no effect": self.rows.NO_EFFECT, "counts": self.rows.QUIET,
+                 "": self.rows.IN_JOBS}
+        for kind, rows in kinds.items():
+            for row in rows:
+                self.assertTrue(any(row in cell and kind in other for cell, other in cells), row)
+        for cell, _ in cells:
+            self.assertTrue(any(row in cell for rows in kinds.values() for row in rows), cell)
