@@ -4,95 +4,142 @@ instead of transformers.Trainer.
 The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the
 optimizer, its schedule, the size of a minibatch and when training ends.
 """
+import functools
+import inspect
 import warnings
 
 import transformers
-from transformers.trainer_utils import IntervalStrategy, SaveStrategy, TrainOutput
+from torch.utils.data import IterableDataset
+from transformers.trainer_utils import (IntervalStrategy, SaveStrategy, TrainOutput, enable_full_determinism,
+                                        seed_worker, set_seed)
 
-from . import torch as catchment
+from . import _attachment, _loaders, _transformers_checks, torch as catchment
+from ._model import count
 
-_ACCUMULATES = ("gradient_accumulation_steps is %d, but each minibatch of the job is a step: set it to 1, "
-                "and algorithm.contribution.gradient.push_period=%d in the job")
 _OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
               "in the job (--set batch_size=%d) if the former is right")
-_STOPS_EARLY = ("EarlyStoppingCallback counts evaluations of this program, but the job's evaluator makes "
-                "them: remove it, and set evaluation.patience=%d in the job")
 _RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job "
             "with catchment train --resume, or load the weights into the model before train(), and the job "
             "starts from them")
-_SHARDED = "Trainer makes one process a worker, without DeepSpeed and FSDP: docs/python.md has groups of processes"
-_NO_DATA = "Trainer needs train_dataset, with a length: the job assigns samples by index"
+_SEARCHES = ("a search for hyperparameters trains several models, but a job trains one: catchment tune makes a job for "
+             "each")
+_NO_DATA = ("Trainer needs train_dataset, with a length and an index, because the job assigns samples by index; for a "
+            "stream have the job count them, with Trainer(samples_per_epoch=...), the number that all workers together "
+            "train in an epoch")
+_NO_TEST_LENGTH = "eval_dataset%s (%s) has no length, but the evaluation of a job is of a known number of samples"
+_NO_LOSS = ("evaluate() returned no %s, but the job needs a test loss: the model must return a loss for eval_dataset, "
+            "and label_names must name its labels; there are %s")
+_MANY = 10 ** 9  # epochs and steps, above those of any job
 
 
 class Trainer(transformers.Trainer):
     """A transformers.Trainer whose train() joins the job that its program was started for. train() returns
     when the job is over, with the job's final weights in the model. In the evaluator's program it scores
-    weights by evaluate() instead.
+    weights by evaluate() instead, and ends the program then.
 
-    Each step of the loop is a step of the worker, with the current values of .grad (max_grad_norm counts).
-    max_steps and num_train_epochs have no effect, because the job has a budget. Only worker 0 saves and
-    reports.
+    Each step of the loop is a step of the worker, with the current values of .grad (max_grad_norm counts), and an
+    epoch of the job is one of the Trainer. max_steps and num_train_epochs have no effect, because the job has a
+    budget. Only worker 0 saves and reports.
 
     local_optimizer: the Trainer's own optimizer makes the steps between two exchanges, for jobs with
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
     accuracy: the name of the accuracy among the metrics of compute_metrics.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.
+    samples_per_epoch: for a train_dataset that is a stream, as for catchment.torch.join.
     Other arguments are those of transformers.Trainer.
+
+    train() raises ValueError, before the job, for what cannot be had in it (docs/lightning.md has a table).
     """
 
-    def __init__(self, *arguments, local_optimizer=False, accuracy="accuracy", master=None, **named):
+    def __init__(self, *arguments, local_optimizer=False, accuracy="accuracy", master=None, samples_per_epoch=None,
+                 **named):
         self.worker = None
         self._local_optimizer = local_optimizer
         self._accuracy = accuracy
         self._master = master
+        self._samples_per_epoch = samples_per_epoch
         super().__init__(*arguments, **named)
 
-    def train(self, resume_from_checkpoint=None, *arguments, **named):
+    def train(self, resume_from_checkpoint=None, trial=None, *arguments, **named):
         if resume_from_checkpoint:
             raise ValueError(_RESUMES)
+        if trial is not None:
+            raise ValueError(_SEARCHES)
+        _transformers_checks.check(self, self._local_optimizer)
+        _transformers_checks.check_overrides(self, Trainer, self._local_optimizer)
+        if self.model_init is not None:
+            self._make_model()
         self._join()
         if self.worker.evaluates:
-            self.worker.evaluate(self._score, forward=self._pass, collate=self._collate())
-            return TrainOutput(0, 0.0, {})
-        result = super().train(None, *arguments, **named)
+            self.worker.evaluate(self._score, forward=self._pass, data=self._train_data, collate=self._collate())
+            _attachment.end_program()  # what follows train() is for the workers, which have the job's result
+        result = super().train(None, None, *arguments, **named)
         if not self.worker._attachment.stopped:  # a callback has ended the loop before the job
             self.worker.leave()
         return result
+
+    def hyperparameter_search(self, *arguments, **named):
+        raise ValueError(_SEARCHES)
+
+    def _make_model(self):
+        """Makes the model anew, as train() would after join."""
+        (enable_full_determinism if self.args.full_determinism else set_seed)(self.args.seed)
+        self.model = self.model_wrapped = self.callback_handler.model = self.call_model_init()
+        if self.place_model_on_device:
+            self._move_model_to_device(self.model, self.args.device)
+        self.model_init = None
 
     # -------------------------------------------------------------------------------------------------------
     # joining
 
     def _join(self):
         args = self.args
-        if args.gradient_accumulation_steps != 1:
-            raise ValueError(_ACCUMULATES % (args.gradient_accumulation_steps,
-                                             args.gradient_accumulation_steps))
-        if self.is_deepspeed_enabled or self.is_fsdp_enabled:
-            raise ValueError(_SHARDED)
-        if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
-            raise TypeError(_NO_DATA)
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, transformers.EarlyStoppingCallback):
-                raise ValueError(_STOPS_EARLY % callback.early_stopping_patience)
-        local = super().create_optimizer() if self._local_optimizer else None
-        self.worker = catchment.join(self.model, self._readable(self.train_dataset), self.eval_dataset,
-                                     optimizer=local, master=self._master)
+        self._train_data = self._read_train_data()
+        local = self.create_optimizer() if self._local_optimizer else None
+        self.worker = catchment.join(self.model, self._train_data, sum(self._test_samples().values()) or None,
+                                     optimizer=local, master=self._master, samples_per_epoch=self._samples_per_epoch)
         own, job = args.per_device_train_batch_size, self.worker.batch_size
         if own != job:
             warnings.warn(_OWN_BATCH % (own, job, own, own))
-        # The evaluator scores, and the best weights are in model-best.safetensors.
-        args.max_steps, args.num_train_epochs = -1, 1
-        args.eval_strategy, args.load_best_model_at_end = IntervalStrategy.NO, False
+        # Also in the place of a subclass's, which has made `local`.
+        self.create_optimizer = self.create_optimizer_and_scheduler = self._use_servers_optimizer
+        self.create_scheduler = lambda *_, **__: self.lr_scheduler
+        # The evaluator scores.
+        args.eval_strategy, args.eval_on_start = IntervalStrategy.NO, False
         if not self.is_world_process_zero():
             args.save_strategy = SaveStrategy.NO
+        if not self.worker.evaluates:
+            self.callback_handler.callbacks.insert(0, _EpochsOfJob(self.worker))
 
-    def _readable(self, data):
-        """Returns the data set without columns that the model does not accept."""
-        return self._remove_unused_columns(data,
-                                           description="training") if hasattr(data, "column_names") else data
+    def _read_train_data(self):
+        """Returns the data set of the samples that the Trainer's loader trains, without columns that the model does not
+        accept."""
+        data = self.train_dataset
+        counted = self._samples_per_epoch is not None
+        if data is None or not (counted or hasattr(data, "__len__") and not isinstance(data, IterableDataset)):
+            raise TypeError(_NO_DATA)
+        if self._is_table():
+            data = self._remove_unused_columns(data, description="training")
+        if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
+            return data
+        return _loaders.selected(data, self._get_train_sampler(), "set of Trainer, by _get_train_sampler(),")
+
+    def _is_table(self):
+        return hasattr(self.train_dataset, "column_names") and not isinstance(self.train_dataset, IterableDataset)
+
+    def _test_samples(self):
+        """Returns the number of samples of each evaluation set by its name; None: the only one."""
+        data = self.eval_dataset
+        if data is None:
+            return {}
+        sets = data if isinstance(data, dict) else {None: data}
+        for name, one in sets.items():
+            if not isinstance(one, int) and not hasattr(one, "__len__"):
+                raise TypeError(_NO_TEST_LENGTH % ("" if name is None else "[%r]" % name, type(one).__name__))
+        return {name: count(one, "test") for name, one in sets.items()}
 
     def _collate(self):
-        if hasattr(self.train_dataset, "column_names"):
+        if self._is_table():
             return self.data_collator
         return self._get_collator_with_removed_columns(self.data_collator, description="training")
 
@@ -102,36 +149,68 @@ class Trainer(transformers.Trainer):
 
     is_local_process_zero = is_world_process_zero
 
+    def save_model(self, *arguments, **named):
+        if self.is_world_process_zero():
+            super().save_model(*arguments, **named)
+
     # ------------------------------------------------------------------------------------------------------
     # training
 
     def get_train_dataloader(self):
         args = self.args
-        return self.worker.loader(collate=self._collate(), num_workers=args.dataloader_num_workers,
-                                  pin_memory=args.dataloader_pin_memory and args.device.type == "cuda")
+        options = {name: getattr(args, "dataloader_" + name) for name in (
+            "num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context") if
+            hasattr(args, "dataloader_" + name)}
+        if "num_workers" in inspect.signature(seed_worker).parameters:
+            options["worker_init_fn"] = functools.partial(seed_worker, num_workers=args.dataloader_num_workers,
+                                                          rank=self.worker.index)
+        minibatches = self.worker.minibatches(self._train_data, self._collate())
+        return _loaders.EpochLoader(minibatches, self.worker, self._end_epoch,
+                                    pin_memory=args.dataloader_pin_memory and args.device.type == "cuda", **options)
 
-    def create_optimizer(self, model=None):
-        self.optimizer = self.worker.optimizer()
+    def _end_epoch(self):
+        self.control.should_epoch_stop = True
+        self.control.should_training_stop |= self.worker._attachment.stopped
+
+    def set_initial_training_values(self, *arguments, **named):
+        """Lets the job end the loop."""
+        epochs, *others = super().set_initial_training_values(*arguments, **named)
+        return (_MANY, *others[:-1], _MANY)
+
+    def _use_servers_optimizer(self, *_, **__):
+        self.optimizer, self.lr_scheduler = self.worker.optimizer(), self.worker.scheduler()
         return self.optimizer
-
-    def create_scheduler(self, num_training_steps, optimizer=None):
-        self.lr_scheduler = self.worker.scheduler()
-        return self.lr_scheduler
-
-    def get_batch_samples(self, epoch_iterator, num_batches, device):
-        minibatches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if not minibatches:  # the job is over
-            self.control.should_training_stop = True
-        return minibatches, items
 
     # -----------------------------------------------------------------------------------------------------
     # evaluation
 
     def _score(self):
-        """Returns the mean loss over the evaluation set and the number of right samples."""
+        """Returns the mean loss over the evaluation sets and the number of right samples."""
         metrics = self.evaluate()
-        share = metrics.get("eval_" + self._accuracy, 0)
-        return metrics["eval_loss"], round(share * self.worker._attachment.test_samples)
+        loss, right = 0.0, 0.0
+        for name, samples in self._test_samples().items():
+            prefix = "eval_" if name is None else "eval_%s_" % name
+            if prefix + "loss" not in metrics:
+                raise RuntimeError(_NO_LOSS % (prefix + "loss", ", ".join(sorted(metrics)) or "none"))
+            loss += samples * metrics[prefix + "loss"]
+            right += samples * metrics.get(prefix + self._accuracy, 0)
+        return loss / self.worker._attachment.test_samples, round(right)
 
     def _pass(self, minibatch):
         self.compute_loss(self.model, self._prepare_inputs(minibatch))
+
+
+class _EpochsOfJob(transformers.TrainerCallback):
+    """The first of the Trainer's callbacks: shows the others the epochs of the job."""
+
+    def __init__(self, worker):
+        self._worker, self._epoch = worker, 0
+
+    def on_epoch_begin(self, args, state, control, **_):
+        state.epoch = self._epoch = self._worker.epoch
+
+    def on_step_end(self, args, state, control, **_):
+        state.epoch = self._epoch
+
+    def on_epoch_end(self, args, state, control, **_):
+        state.epoch = self._epoch + 1

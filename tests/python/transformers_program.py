@@ -49,6 +49,27 @@ class Rows(torch.utils.data.Dataset):
         return {"x": torch.tensor(row[:-1]), "labels": int(row[-1]), "unused": "text"}
 
 
+class Stream(torch.utils.data.IterableDataset):
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __iter__(self):
+        return (self._rows[index] for index in range(len(self._rows)))
+
+
+class Steps(transformers.TrainerCallback):
+    """Records what the loop tells callbacks of its epochs."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_epoch_begin(self, args, state, control, **named):
+        self.seen.append(["begins", state.global_step])
+
+    def on_epoch_end(self, args, state, control, **named):
+        self.seen.append(["ends", round(state.epoch, 6), state.global_step])
+
+
 class Stop(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **named):
         control.should_training_stop = state.global_step == 3
@@ -88,19 +109,36 @@ def with_own_loss(kind):
     return WithOwnLoss
 
 
+def with_own_sampler(kind):
+    class WithOwnSampler(kind):
+        def _get_train_sampler(self, *_):
+            return torch.utils.data.SubsetRandomSampler(range(0, 240, 2))
+    return WithOwnSampler
+
+
+def with_own_optimizer(kind):
+    class WithOwnOptimizer(kind):
+        def create_optimizer(self, model=None):
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
+            return self.optimizer
+    return WithOwnOptimizer
+
+
 CALLBACKS = {"callback": [Counts()], "stops": [Stop()],
              "stops-early": [transformers.EarlyStoppingCallback(3)]}
 
 
 def train_by_trainer(module, rows, variant, directory):
+    size = {"subset": 120, "epochs": 50}.get(variant, len(rows))
     arguments = transformers.TrainingArguments(
-        output_dir=directory, num_train_epochs=EPOCHS, per_device_train_batch_size=len(rows),
+        output_dir=directory, num_train_epochs=3 if variant == "epochs" else EPOCHS, per_device_train_batch_size=size,
+        max_steps=EPOCHS if variant == "stream" else -1,
         learning_rate=0.1, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.05 if variant == "clip"
         else 0, gradient_accumulation_steps=2 if variant == "accumulates" else 1,
         dataloader_num_workers=int(variant == "processes"), label_smoothing_factor=0.1 if variant == "smooth"
         else 0, bf16=variant == "bfloat16", eval_strategy="steps" if variant in ("evaluates", "stops-early")
         else "no", eval_steps=2, metric_for_best_model="loss", load_best_model_at_end=False,
-        save_strategy="epoch" if variant == "save" else "no", report_to=[], use_cpu=True, disable_tqdm=True,
+        save_strategy="epoch" if variant in ("save", "epochs") else "no", report_to=[], use_cpu=True, disable_tqdm=True,
         logging_steps=10)
     kind, options = transformers.Trainer, {}
     if in_job():
@@ -110,13 +148,31 @@ def train_by_trainer(module, rows, variant, directory):
         kind = with_own_loss(kind)
     if variant == "loss-function":
         options["compute_loss_func"] = smooth_loss
-    trainer = kind(module, arguments, train_dataset=rows, eval_dataset=rows,
+    if variant == "subset":
+        kind = with_own_sampler(kind)
+    if variant == "local-own":
+        kind = with_own_optimizer(kind)
+    if variant == "stream" and in_job():
+        options["samples_per_epoch"] = len(rows)
+    if variant == "model-init":
+        options["model_init"], module = lambda: Classifier(Config()), None
+    evaluated, steps = rows, Steps()
+    if variant == "sets":
+        evaluated = {name: torch.utils.data.Subset(rows, part) for name, part in (("a", range(60)), ("b", range(60, 240)))}
+    if variant == "epochs":
+        CALLBACKS["epochs"] = [steps]
+    trainer = kind(module, arguments, train_dataset=Stream(rows) if variant == "stream" else rows, eval_dataset=evaluated,
                    compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) ==
                                                                 scored.label_ids).mean()},
                    callbacks=CALLBACKS.get(variant, []), **options)
     if variant == "diverges":
         module.factor = float("nan")
     trainer.train(resume_from_checkpoint=directory if variant == "resumes" else None)
+    if variant == "epochs":
+        print("epochs " + json.dumps(steps.seen))
+    if variant == "writes":
+        trainer.save_model(os.path.join(directory, "written-%d" % os.getpid()))
+    return trainer.model
 
 
 def train_by_accelerate(module, rows):
@@ -156,7 +212,7 @@ def main():
     if variant == "accelerate":
         train_by_accelerate(module, rows)
     else:
-        train_by_trainer(module, rows, variant, os.path.dirname(path))
+        module = train_by_trainer(module, rows, variant, os.path.dirname(path))
     print("weights " + json.dumps({name: p.detach().flatten().tolist() for name,
                                    p in module.named_parameters()}))
 
