@@ -16,14 +16,13 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from . import _command, _function
+from . import _command, _function, _run_files
 
 Program = Union[str, "os.PathLike[str]", Callable[[], object]]
 Table = List[Dict[str, Any]]
 
 _SECONDS = 0.5       # between two looks at the measurements of a job
 _REPORTED_LINES = 40  # of a command that failed
-_TAIL = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -101,9 +100,9 @@ class Run:
         """Reads the result of a run from its directory."""
         self.out = out
         self.weights = os.path.join(out, "model.safetensors")
-        self.summary: Dict[str, Any] = _read_json(os.path.join(out, "summary.json"))
-        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
-            self.metrics: Table = [_flat(json.loads(line)) for line in file if line.endswith("\n")]
+        self.summary: Dict[str, Any] = _run_files.read_json(os.path.join(out, "summary.json"))
+        with open(os.path.join(out, "metrics.jsonl"), "rb") as file:
+            self.metrics: Table = [_run_files.flat(row) for row in map(_run_files.row_of, file) if row is not None]
         self.scores = _scores(self.metrics)
 
     def _facts(self):
@@ -140,12 +139,12 @@ class Comparison:
         """Reads the results of a comparison from its directory."""
         self.out = out
         self.page = os.path.join(out, "report.html")
-        self.report: Dict[str, Any] = _read_json(os.path.join(out, "report.json"))
+        self.report: Dict[str, Any] = _run_files.read_json(os.path.join(out, "report.json"))
         self.answer: str = self.report["answer"]["sentence"]
         self.standings: Table = [{key: value["mean"] if isinstance(value, dict) else value for key,
                                   value in row.items()}
                                  for row in self.report["standings"]]
-        self.runs: Table = [_flat(row) for row in self.report["runs"]]
+        self.runs: Table = [_run_files.flat(row) for row in self.report["runs"]]
         with open(self.page, encoding="utf-8") as file:
             self.pictures: Dict[str, Picture] = _pictures(file.read())
 
@@ -315,16 +314,11 @@ class _Lines:
 
 # -------------------------------------------------------------------------------------------------- the files
 
-def _read_json(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
 def _position(*paths):
     """Returns a line about the last measurement in the newest of these files; an empty one if there is
     none."""
-    newest = max(paths, key=_modified, default="")
-    row = _last_row(newest)
+    newest = max(paths, key=_run_files.modified, default="")
+    row = _run_files.last_row(newest)
     if row is None:
         return ""
     facts = ["epoch %.2f" % row["epochs"], "%s samples" % format(row["samples"], ",")]
@@ -335,28 +329,6 @@ def _position(*paths):
         facts.append("test %.2f %%" % (100 * row["test_accuracy"]))
     facts.append("staleness %.2f" % row["staleness_mean"])
     return " | ".join(facts)
-
-
-def _modified(path):
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0
-
-
-def _last_row(path):
-    """Returns the last whole line of a metrics.jsonl that is being written."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return json.loads(file.read().split(b"\n")[-2])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _flat(row):
-    own = {"program/" + name: value for name, value in row.get("program", {}).items()}
-    return {**{key: value for key, value in row.items() if not isinstance(value, (dict, list))}, **own}
 
 
 def _scores(metrics):

@@ -17,7 +17,7 @@ import struct
 import time
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
-from ._run import _flat, _modified, _read_json
+from ._run_files import flat, modified, read_json, row_of
 
 Path = Union[str, "os.PathLike[str]"]
 Row = Dict[str, Any]
@@ -160,7 +160,7 @@ class Followed:
         return self.summary.get("phase") == "FAILED"
 
     def _row(self, line):
-        row = {name: value for name, value in _flat(line).items() if isinstance(value, (int, float))}
+        row = {name: value for name, value in flat(line).items() if isinstance(value, (int, float))}
         scored_at = row.get(_SCORED_AT)
         if scored_at == self._scored_at:
             row = {name: value for name, value in row.items() if _axis(name) != _SCORED_AT}
@@ -172,12 +172,12 @@ class Followed:
         if self._master_runs():
             return False
         try:
-            summary = _read_json(self._path("summary.json"))
-        except FileNotFoundError:
+            summary = read_json(self._path("summary.json"))
+        except (FileNotFoundError, ValueError):
             if self._silence() < self._lost_after:
                 return False
             summary = {"phase": "FAILED", "reason": _LOST % self._lost_after}
-        self.summary = {name: value for name, value in _flat(summary).items() if value not in (None, "")}
+        self.summary = {name: value for name, value in flat(summary).items() if value not in (None, "")}
         return True
 
     def _master_runs(self):
@@ -192,7 +192,7 @@ class Followed:
     def _silence(self):
         """Returns the seconds since a file of the run was last written. The stamps of files are times of day,
         and this machine's may be set: only the age of the first stamp is measured by it."""
-        stamp = max(_modified(self._path(name)) for name in _RUN_FILES)
+        stamp = max(modified(self._path(name)) for name in _RUN_FILES)
         if stamp != self._stamp:
             age = max(0, time.time() - stamp) if self._stamp is None else 0
             self._stamp, self._stamped_at = stamp, time.monotonic() - age
@@ -212,7 +212,7 @@ class Lines:
         self._offset = 0  # of the first line that was not read
 
     def read(self) -> Iterator[Row]:
-        """Yields the objects of the lines that have been finished since the last call."""
+        """Yields the objects of the lines that have been finished since the last call, without damaged ones."""
         try:
             file = open(self._path, "rb")
         except FileNotFoundError:
@@ -226,7 +226,9 @@ class Lines:
                 if not line.endswith(b"\n"):
                     return
                 self._offset += len(line)
-                yield json.loads(line)
+                row = row_of(line)
+                if row is not None:
+                    yield row
 
 
 def parse_job(text: str) -> Row:

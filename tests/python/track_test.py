@@ -13,7 +13,8 @@ from unittest import mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 sys.modules["wandb"] = sys.modules["mlflow"] = None  # as where they are not installed
-from catchment import track  # noqa: E402
+import catchment  # noqa: E402
+from catchment import _run_files, track  # noqa: E402
 
 F_OFD_SETLK = 37  # Linux; in the module fcntl since Python 3.9
 JOB = r'''
@@ -58,8 +59,8 @@ class Directory(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.out, name)
 
-    def write(self, name, text, mode="w"):
-        with open(self.path(name), mode) as file:
+    def write(self, name, text, mode="w", **options):
+        with open(self.path(name), mode, **options) as file:
             file.write(text)
 
     def append(self, *rows):
@@ -98,6 +99,18 @@ class LinesTest(Directory):
         os.truncate(self.path("metrics.jsonl"), size)
         self.append(row(2))
         self.assertEqual(self.read(), [2])
+
+    def test_damaged_lines_are_left_out(self):
+        self.append(row(1))
+        self.write("metrics.jsonl", "\0" * 4096 + "\n" + '{"samples": 5, "tr\n' + "7\n\udcff\n", "a",
+                   errors="surrogateescape")
+        self.append(row(2))
+        self.write("metrics.jsonl", "\0" * 512, "a")  # before what a resumed run adds
+        self.append(row(3))
+        self.assertEqual(self.read(), [1, 2, 3])
+        self.write("summary.json", json.dumps({"phase": "DONE"}))
+        self.assertEqual([one["samples"] for one in catchment.Run(self.out).metrics], [1, 2, 3])
+        self.assertEqual(_run_files.last_row(self.path("metrics.jsonl"))["samples"], 3)
 
     def test_a_new_file_is_read_from_its_beginning(self):
         self.append(row(1), row(2))
@@ -179,6 +192,13 @@ class FollowedTest(Directory):
         with mock.patch.object(track, "time", Clock()):
             self.assertEqual(len(list(followed.rows())), 1)
         self.assertEqual(followed.summary, {"phase": "DONE"})
+
+    def test_a_summary_that_is_damaged_is_none(self):
+        self.append(row(1))
+        self.write("summary.json", "\0" * 100)
+        followed = track.Followed(self.out, lost_after=0)
+        self.assertEqual(len(list(followed.rows())), 1)
+        self.assertIn("the master has disappeared", followed.summary["reason"])
 
     def test_a_score_is_in_one_row(self):
         self.append(row(1), row(2, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),

@@ -1,0 +1,43 @@
+"""Reads the files that a run writes into its directory."""
+import json
+import os
+
+_TAIL = 1 << 16
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def modified(path):
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0
+
+
+def row_of(line):
+    """Returns the object of a line of metrics.jsonl. None if the line is not finished, or damaged: a machine that
+    loses power may leave zeros in a file."""
+    try:
+        row = json.loads(line.strip(b"\0").decode("utf-8")) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def last_row(path):
+    """Returns the last whole line of a metrics.jsonl that is being written."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            rows = [row_of(line) for line in file.read().splitlines(keepends=True)[-2:]]
+            return next((row for row in reversed(rows) if row is not None), None)
+    except OSError:
+        return None
+
+
+def flat(row):
+    own = {"program/" + name: value for name, value in row.get("program", {}).items()}
+    return {**{key: value for key, value in row.items() if not isinstance(value, (dict, list))}, **own}
