@@ -185,6 +185,7 @@ class TorchTest(TorchCase):
         self.attached("swallows", fails=True)
         self.assertNotIn("join raised an exception", self.logs)
         self.assertIn("ended before the job was over: exit code 0", self.logs)
+        self.assertIn("must call worker.leave(), and others train the rest", self.logs)
 
     def test_program_may_find_its_samples_by_their_indices(self):
         self.attached("indices", *self.sets("epochs=2"))

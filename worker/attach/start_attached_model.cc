@@ -20,6 +20,8 @@ constexpr double kDeathSeconds = 1;
 constexpr char kMustEvaluate[] =
     ". The job gave it weights to score, because it gives join() a test set: if worker.evaluates is true, it "
     "must call worker.evaluate()";
+constexpr char kMustLeave[] =
+    ". A loop that ends before the job, as by break, must call worker.leave(), and others train the rest";
 
 // Says why a program is not to be waited for.
 class ProgramWatch {
@@ -46,11 +48,11 @@ class ProgramWatch {
     if (offer_ != nullptr) offer_->Serve();
     const std::optional<std::string> end = closed ? child_->WaitFor(kDeathSeconds) : child_->Poll();
     if (end.has_value()) {
-      return absl::InternalError(
-          absl::StrCat("the program (pid ", child_->pid(), ") ended ",
-                       joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
-                       "; its output is above, in the worker's log",
-                       joined_ && evaluates_ && *end == ChildProgram::kInOrder ? kMustEvaluate : ""));
+      return absl::InternalError(absl::StrCat(
+          "the program (pid ", child_->pid(), ") ended ",
+          joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
+          "; its output is above, in the worker's log",
+          joined_ && *end == ChildProgram::kInOrder ? (evaluates_ ? kMustEvaluate : kMustLeave) : ""));
     }
     const std::optional<double> stopped = StoppedFor();
     if (!stopped || (joined_ && *stopped < AttachedModel::kStopSeconds)) return absl::OkStatus();
