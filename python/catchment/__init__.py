@@ -6,24 +6,21 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
     worker = catchment.join({"weight": weight, "bias": bias}, train_samples=len(inputs))
     for samples in worker.minibatches():              # indices into the training set, until the job is over
         loss, gradients = ...                         # at worker.parameters["weight"], worker.parameters["bias"]
-        worker.gradients["weight"][...] = gradients[0]
-        worker.gradients["bias"][...] = gradients[1]
+        worker.gradients["weight"] = gradients[0]
+        worker.gradients["bias"] = gradients[1]
         worker.step(loss)
 """
-import math as _math
-from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, Mapping, MutableMapping, Optional, Tuple
 
-from . import _attachment, _indices, _stream
+from . import _attachment, _counts, _indices, _stream, _vectors
 from ._position import Position
 from ._run import Comparison, Run, compare, train
 from ._version import __version__
 
-try:
-    import numpy as _numpy
-except ImportError:
-    _numpy = None
-
 __all__ = ["Comparison", "Run", "Worker", "__version__", "compare", "join", "train"]
+
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
+             "left out; for updates of several minibatches set algorithm.contribution.gradient.push_period in the job")
 
 
 def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 0, device: str = "NumPy",
@@ -44,7 +41,9 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
     Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
     its model or its data are not the job's.
     """
-    arrays = {name: _as_floats(value) for name, value in parameters.items()}
+    train_samples = _counts.size(train_samples, "join's train_samples", 1)
+    test_samples = _counts.size(test_samples, "join's test_samples", 0)
+    arrays = {name: _vectors.as_floats(value, "parameter %s" % name) for name, value in parameters.items()}
     tensors = [(name, array.shape) for name, array in arrays.items()]
     directory = _attachment.describe_only()
     if directory is not None:
@@ -62,18 +61,49 @@ class Worker(Position):
     parameters, gradients: their parts by name, in the parameters' shapes.
 
     Weights are read-only, and valid while a minibatch is in progress. When the job is done, they are its
-    final weights.
+    final weights. The gradient is 0 when a minibatch begins; an assignment to `gradient`, or to a part in
+    `gradients`, copies the values, which must have the shape of what they replace.
     """
 
     def __init__(self, attachment):
         super().__init__(attachment)
-        self.weights = _as_array(attachment.weights)
-        self.gradient = _as_array(attachment.gradient)
-        self.parameters = _views(attachment.weights, attachment.tensors)
-        self.gradients = _views(attachment.gradient, attachment.tensors)
+        self._parameters = _vectors.Parameters(attachment.weights, attachment.tensors)
+        self._gradients = _vectors.Gradients(attachment.gradient, attachment.tensors)
         self._size = len(attachment.weights) // 4
         self._under_way = False
         self._loss = 0.0  # of the step before
+
+    @property
+    def weights(self) -> Any:
+        return self._parameters.flat
+
+    @weights.setter
+    def weights(self, values):
+        self._parameters.refuse()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, mapping):
+        self._parameters.refuse()
+
+    @property
+    def gradient(self) -> Any:
+        return self._gradients.flat
+
+    @gradient.setter
+    def gradient(self, values):
+        self._gradients.assign_flat(values)
+
+    @property
+    def gradients(self) -> MutableMapping[str, Any]:
+        return self._gradients
+
+    @gradients.setter
+    def gradients(self, mapping):
+        self._gradients.assign(mapping)
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
         """Yields the samples of each minibatch of this worker, as indices into the training set, until the
@@ -85,6 +115,7 @@ class Worker(Position):
         the job without an error."""
         if self.evaluates:
             return
+        _stream.hint_at_end(self._attachment)
         stream = None if stream is None else _stream.Stream(stream)
         while self._under_way or self._begin_step():
             step = self._attachment.step
@@ -93,12 +124,16 @@ class Worker(Position):
             if samples is None:
                 _stream.leave(self._attachment)
                 return
+            self._begin_gradient()
             yield samples
             if self._attachment.stopped:
                 return
             if self._under_way and self._attachment.step == step:
-                raise RuntimeError("step %d was skipped: call worker.step(loss) once for each minibatch" %
-                                   step)
+                raise RuntimeError(_LEFT_OUT % step)
+
+    def _begin_gradient(self):
+        """Called when a minibatch is handed out, so that a part that is not written in its step is 0."""
+        self._gradients.set_to_zero()
 
     def _begin_step(self):
         """Waits for the weights of the next step that counts. Returns False when the job is over."""
@@ -115,18 +150,19 @@ class Worker(Position):
         loss: the mean over the samples. correct: the number of samples classified correctly, if there are
         classes.
         """
-        self._end_step("step", float(loss), int(correct))
+        self._end_step("step", float(loss), correct)
 
     def skip(self) -> None:
         """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out.
         The servers' momentum and weight decay still move the weights. Metrics repeat the loss of the step
         before."""
-        self._attachment.gradient[:] = bytes(len(self._attachment.gradient))
+        self._gradients.set_to_zero()
         self._end_step("skip", self._loss, 0)
 
     def _end_step(self, method, loss, correct):
         if not self._under_way:
             raise RuntimeError("worker.%s() was called without a minibatch: call it once for each" % method)
+        correct = self._count_right(correct)
         self._under_way = False
         self._loss = loss
         self.steps += 1
@@ -136,33 +172,3 @@ class Worker(Position):
         """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the
         test set and the number of samples classified correctly (0 if there are no classes)."""
         self._evaluate(lambda: (), score)
-
-
-def _as_floats(value):
-    """A contiguous array of float32 with a shape and tobytes()."""
-    if _numpy is not None:
-        # ascontiguousarray would give a scalar a dimension.
-        return _numpy.asarray(value, dtype=_numpy.float32, order="C")
-    view = memoryview(value)
-    if view.format != "f":
-        raise TypeError("without NumPy a parameter must have float32 values (array.array('f'), a "
-                        "memoryview), got format %r" % view.format)
-    return view
-
-
-def _as_array(memory):
-    view = memoryview(memory).cast("B").cast("f")
-    return view if _numpy is None else _numpy.frombuffer(view, dtype=_numpy.float32)
-
-
-def _views(memory, tensors):
-    views, begin, all_values = {}, 0, memoryview(memory).cast("B")
-    for name, shape in tensors:
-        size = _math.prod(shape)
-        part = all_values[4 * begin:4 * (begin + size)]
-        if _numpy is not None:
-            views[name] = _numpy.frombuffer(part, dtype=_numpy.float32).reshape(shape)
-        else:
-            views[name] = part.cast("f", shape) if shape else part.cast("f")
-        begin += size
-    return views

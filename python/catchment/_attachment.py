@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-from . import _description, _descriptors, _messages
+from . import _description, _descriptors, _messages, _vectors
 from ._plan import Plan
 
 VERSION = 1
@@ -49,7 +49,8 @@ class Attachment:
         self.here = 0        # of its weights, values from the first on
         self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
         self.restarted = False  # the weights of that step do not follow from the last one
-        self.stopped = False
+        self.stopped = self.left = False  # left: by the program, before the end
+        self.hinted = False  # of a loop that begins after the end
         self._metrics = {}   # name -> sum and count of its values since the last Done
         self.on_result = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
@@ -59,6 +60,7 @@ class Attachment:
         self._say_hello(train_samples, test_samples, device, local_steps)
         while self.welcome is None and not self.stopped:
             self._read()
+        self.hinted = self.welcome is None  # a worker that comes after the end has no loop before it
         self._replace_previous()
 
     def _replace_previous(self):
@@ -105,6 +107,7 @@ class Attachment:
     def leave(self, why=""):
         """Ends the worker in order, without the step that is under way. why: for the job's events."""
         if not self.stopped:
+            self.left = True
             self._send("left", {"why": _shorten(why)})
         self.await_stop()
 
@@ -249,6 +252,8 @@ def describe_exception(kind, value):
     text = "%s: %s" % (kind.__name__, " ".join(_without_traceback(str(value)).split())) if str(value) else kind.__name__
     if "Expected more than 1 value per channel" in str(value):
         return _ONE_SAMPLE % text
+    if "cannot modify read-only memory" in str(value):  # of a memoryview
+        return "%s: %s" % (text, _vectors.READ_ONLY)
     return _OUT_OF_MEMORY % text if _is_out_of_memory(kind, value) else text
 
 

@@ -1,6 +1,7 @@
 """Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the
 worker if the program was not started by one."""
 import array
+import multiprocessing
 import os
 import shlex
 import socket
@@ -21,6 +22,10 @@ _END_SECONDS = 60
 _NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
                 "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
                 "or give join() the master of a running job, master=\"HOST:PORT\"")
+_NO_GUARD = ("this process of the program, which it has spawned, such as for a DataLoader with num_workers, runs the "
+             "program's file again, and so calls join() again: put what is not a definition into a function, and call "
+             "it under the guard\n"
+             "  if __name__ == \"__main__\":")
 _NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on "
               "the PATH; install the wheel, or set PATH")
 _JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program "
@@ -52,6 +57,9 @@ def find(master=None):
         return fds, None
     if _joined:
         raise RuntimeError(_JOINED_BEFORE)
+    # While such a process imports the program's file, it is inheriting. Its functions may call join() later.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(_NO_GUARD)
     if master is None:
         raise RuntimeError(_NOT_STARTED % (os.path.basename(sys.argv[0]) or "train.py"))
     worker = StartedWorker(master)

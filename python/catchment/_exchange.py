@@ -35,6 +35,9 @@ class ExchangingWorker(Worker):
         self._due = False
         super()._end_step(method, loss, correct)
 
+    def _begin_gradient(self):
+        """_write() writes all of it."""
+
     def _settle(self):
         """Waits until all started steps are complete. Raises the exception of one that failed."""
         self._await_steps()

@@ -39,9 +39,10 @@ class GroupAttachment:
         self.progress, self.epoch, self.learning_rate, self.restarted = 0.0, 0, 0.0, False
         self.on_result = None
         self._has_result = False  # on rank 0
-        self.stopped = False
+        self.stopped = self.left = False
         about = self._from_first(lambda: self._attach(attach))
         self.welcome, self.test_samples, self.stopped, size, plan_size = about
+        self.hinted = self.welcome is None
         if self.rank == 0:
             self.weights, self.gradient = self._attachment.weights, self._attachment.gradient
         else:
@@ -125,7 +126,7 @@ class GroupAttachment:
 
     def leave(self):
         self._from_first(lambda: self._attachment.leave())
-        self.stopped = True
+        self.stopped = self.left = True
 
     def await_begin(self):
         return self.begun == self.step and not self.stopped

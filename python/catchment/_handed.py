@@ -1,9 +1,11 @@
 """Minibatches for a loop that may ask for one before the step of the previous one."""
 import collections
+import threading
 
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one "
-             "that is left out; a loop may fetch one minibatch ahead from its beginning, not more; a DataLoader "
-             "needs batch_size=None, and num_workers to load more in advance")
+_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
+             "left out; for updates of several minibatches, such as by gradient accumulation, set "
+             "algorithm.contribution.gradient.push_period in the job; a loop may fetch one minibatch ahead from its "
+             "beginning, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
 _TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
           "loss.backward(); the gradients of several losses add up")
 _AHEAD_SECONDS = 0.5
@@ -17,24 +19,40 @@ class Handed(collections.deque):
     no other minibatch is planned, the loop gets the last one again, and the step of this placeholder is
     skipped.
 
-    counts: whether a loop in the main thread runs, so that each step needs a minibatch.
+    A thread that only loads minibatches, for one that makes the steps, may be any number of them ahead.
+
+    counts: whether a loop runs in the thread that makes the steps, so that each step needs a minibatch.
     """
 
     counts = False
     _fetched = 0
     _most = 1
+    _stepping = None  # the thread that makes the steps, as far as is known
 
-    def begin(self):
+    def note_stepping(self):
+        """Called in the thread that makes the steps."""
+        self._stepping = threading.get_ident()
+
+    def is_stepping(self):
+        """Returns whether this thread makes the steps."""
+        return self._stepping == threading.get_ident()
+
+    def begin(self, counts=True):
         """Begins a loop."""
         self.clear()
-        self.counts, self._fetched, self._most = True, 0, 1
+        self.counts, self._fetched, self._most = counts, 0, 1
+
+    def note(self):
+        """Adds a minibatch of a loop that may be ahead."""
+        self.append(True)
+        self._fetched += 1
 
     def in_turn(self, attachment, load, looks_ahead):
-        """Yields minibatches from the current step until the plan ends, or `load` returns None.
+        """Yields minibatches, from the first step that has none, until the plan ends or `load` returns None.
 
         load: makes a minibatch of the samples of a step. looks_ahead: called with each step before its
         minibatch is handed out; returns whether the loop has one whose step is not made."""
-        step, last = attachment.step, None
+        step, last = attachment.step + len(self), None
         while True:
             if looks_ahead(step) and not attachment.plan.knows(step, _AHEAD_SECONDS):
                 self.append(False)
@@ -59,6 +77,7 @@ class Handed(collections.deque):
 
     def is_next_real(self):
         """Ends the first one. Returns whether its step is to be made."""
+        self.note_stepping()
         if not self and self.counts:
             raise RuntimeError(_TWICE)
         return self.popleft() if self else True

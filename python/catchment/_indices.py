@@ -15,7 +15,12 @@ def as_indices(samples):
 def own_part(samples, rank, size):
     """Returns a rank's samples of a minibatch. All ranks have equally many: if the minibatch cannot be
     divided equally, its first samples are repeated."""
-    return [samples[(index * size + rank) % len(samples)] for index in range(-(-len(samples) // size))]
+    return [samples[(index * size + rank) % len(samples)] for index in range(part_size(samples, size))]
+
+
+def part_size(samples, size):
+    """Returns the number of samples in own_part()."""
+    return -(-len(samples) // size)
 
 
 def evenly(size, batch_size):

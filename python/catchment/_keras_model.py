@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy
 
+from . import _counts
 from ._indices import evenly
 
 _NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before "
@@ -84,8 +85,8 @@ class Data:
 
     def __init__(self, data, what):
         self.arrays = None
-        if isinstance(data, int):
-            self.size = data
+        if _counts.is_number(data):
+            self.size = _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
             return
         self.arrays = keras.tree.map_structure(lambda part: self._as_array(part, what), data)
         sizes = sorted({len(part) for part in keras.tree.flatten(self.arrays)})

@@ -3,6 +3,10 @@ import contextlib
 import math
 import time
 import unicodedata
+import warnings
+
+from . import _counts
+from ._indices import part_size
 
 _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
 
@@ -14,6 +18,12 @@ _METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job
 _NO_EVALUATOR = "worker.evaluate() is for the evaluator's program: call it if worker.evaluates"
 _EVALUATOR_LOGS = ("worker.log() was called in an evaluator's program, whose only metrics are those returned "
                    "by the score function of evaluate()")
+
+_RIGHT = "(z.argmax(1) == y).sum()"  # samples
+_NO_PAIR = ("evaluate's function returned %.200r: it returns two numbers, the mean loss over the test set and the "
+            "number of samples classified correctly, such as return loss, " + _RIGHT)
+_PERHAPS_A_SHARE = ("evaluate's second value is a number of samples, and got 1.0, which is one of %d: if it is a share, "
+                    "return " + _RIGHT)
 
 
 class Position:
@@ -89,6 +99,14 @@ class Position:
             raise ValueError(_METRIC_COUNT % (name, _MOST_METRICS, _MOST_METRICS))
         self._names.add(name)
 
+    def _count_right(self, correct):
+        """Returns the number of samples classified correctly that step() was given, as an int."""
+        if isinstance(correct, int) and correct == 0:
+            return 0
+        samples = self._attachment.plan.samples(self._attachment.step)  # None if the job stops meanwhile
+        most = 2 * self.batch_size if samples is None else part_size(samples, getattr(self._attachment, "size", 1))
+        return _counts.right(correct, most, "step's second value", "worker.step(loss, %s)" % _RIGHT)
+
     def _evaluate(self, prepare, score):
         """Scores weights until the job is over. prepare: brings them to the model; returns names and values, as
         bytes, of its statistics. score: returns the loss and the number of right samples."""
@@ -97,10 +115,22 @@ class Position:
         samples = self._attachment.test_samples
         while self._attachment.await_evaluation():
             statistics = prepare()
-            loss, correct = score()
+            loss, correct = self._check_score(score(), samples)
             for name, values in statistics:
                 self._attachment.statistic(name, values)
-            self._attachment.scored(samples, float(loss) * samples, int(correct))
+            self._attachment.scored(samples, loss * samples, correct)
+
+    @staticmethod
+    def _check_score(score, samples):
+        try:
+            loss, correct = score
+            loss = float(loss)
+        except (TypeError, ValueError, RuntimeError):  # the last one is PyTorch's, of a tensor with several values
+            raise ValueError(_NO_PAIR % (score,)) from None
+        right = _counts.right(correct, samples, "evaluate's second value", "return " + _RIGHT)
+        if right == 1 < samples and isinstance(_counts.number(correct), float):
+            warnings.warn(_PERHAPS_A_SHARE % samples)
+        return loss, right
 
     def leave(self) -> None:
         """Makes this worker leave the job before its end: others get its samples, minibatches() ends, and the

@@ -7,6 +7,8 @@ _NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an itera
                  "that returns one")
 _ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a "
           "function that returns a new stream")
+_OVER = ("the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole job; "
+         "remove the program's loop over epochs, and set epochs in the job (--set epochs=3)")
 
 
 class Stream:
@@ -50,6 +52,13 @@ class Stream:
         self._passes += 1
         self._first = True
         return iterator
+
+
+def hint_at_end(attachment):
+    """Warns, once, of a loop that begins after the end of the job."""
+    if attachment.stopped and not (attachment.left or attachment.hinted):
+        attachment.hinted = True
+        warnings.warn(_OVER)
 
 
 def leave(attachment):

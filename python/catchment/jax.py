@@ -18,7 +18,7 @@ import numpy
 from jax.experimental import io_callback
 from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
 
-from . import _attachment
+from . import _attachment, _counts
 from ._exchange import ExchangingWorker
 
 __all__ = ["Worker", "join"]
@@ -73,8 +73,8 @@ def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None
 
 
 def _count(data, what):
-    if isinstance(data, int):
-        return data
+    if _counts.is_number(data):
+        return _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
     if not hasattr(data, "__len__"):
         raise TypeError(_NO_LENGTH % (what, type(data).__name__))
     return len(data)

@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import keras
 import numpy
 
-from . import _attachment, _indices, _keras_backend as _backend, _keras_model as _model
+from . import _attachment, _counts, _indices, _keras_backend as _backend, _keras_model as _model
 from ._exchange import ExchangingWorker
 from ._handed import Handed
 
@@ -26,6 +26,7 @@ _NO_DATA = ("join() got only the size of the training set: give worker.data(load
             "the minibatch of an array of indices")
 _NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that "
             "returns the loss and the number of samples classified correctly")
+_NO_SHARE = "rename it, or give worker.evaluate() a function that returns the loss and the number of right samples"
 _OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set "
             "optimizer.%s=...)")
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
@@ -148,6 +149,7 @@ class Callback(keras.callbacks.Callback):
         if self.params["epochs"] > 1 and self.params["steps"] is None:
             warnings.warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
         worker._fits = worker._loops = True
+        worker._handed.note_stepping()
         if worker.steps == 0 and worker._differs():
             warnings.warn(_LOADED)
         worker._assign_weights()
@@ -191,6 +193,7 @@ class Worker(ExchangingWorker):
         exact = all(variable.dtype in ("float32", "float64") for variable in variables)
         self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
         self._handed = Handed()
+        self._handed.note_stepping()
         if not self.evaluates:
             for sentence in _model.lacks(model, test.size > 0):
                 warnings.warn(sentence)
@@ -264,14 +267,14 @@ class Worker(ExchangingWorker):
         parts = _model.as_tuple(self._test.arrays)
         logs = self._model.evaluate(*parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0,
                                     return_dict=True)
-        accuracy = next((value for name, value in logs.items() if "acc" in name), 0.0)
-        return logs["loss"], round(float(accuracy) * self._test.size)
+        name, accuracy = next(((name, value) for name, value in logs.items() if "acc" in name), ("", 0.0))
+        return logs["loss"], _counts.right_of_share(accuracy, self._test.size, name, _NO_SHARE)
 
     def _looks_ahead(self, step):
         """Returns whether the loop, in this thread, asks for a minibatch before the step of the one before is
         made. A loop in a thread of the framework waits until it is."""
         self._settle()
-        if threading.current_thread() is not threading.main_thread():
+        if not self._handed.is_stepping():
             while self._attachment.step < step and not self._attachment.stopped:
                 threading.Event().wait(_PAUSE_SECONDS)
             return False

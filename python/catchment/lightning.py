@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _attachment, _lightning_checks, _loaders, torch as catchment
+from . import _attachment, _counts, _lightning_checks, _loaders, torch as catchment
 from ._lightning_loop import EpochsOfJob
 from ._parts import Parts, ShownSchedule
 
@@ -26,6 +26,7 @@ _ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the
                   "configure_optimizers(), which returns %d of them: return one")
 _NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: "
             "self.log(\"val_loss\", ...), or give Strategy the name, loss=\"...\"")
+_NO_SHARE = "log a share, or give Strategy the name of one that is, accuracy=\"...\""
 _NO_PACKAGE = ("catchment.lightning needs the package lightning or pytorch_lightning, but neither is "
                "installed: pip install lightning")
 _CHANGED = ("the weights of the module were changed at the end of fit() (parameter %s), by a callback for example, but "
@@ -286,7 +287,9 @@ class _JobStrategy:
         if loss is None:
             raise RuntimeError(_NO_LOSS % (", ".join(sorted(metrics)) or "nothing"))
         accuracy = self._find("acc", metrics)
-        return loss, 0 if accuracy is None else round(accuracy * self.worker._attachment.test_samples)
+        samples = self.worker._attachment.test_samples
+        return metrics[loss], 0 if accuracy is None else _counts.right_of_share(metrics[accuracy], samples,
+                                                                                accuracy, _NO_SHARE)
 
     def _merge(self, logged):
         """Returns the metrics over the samples of all loaders. logged: those of each loader."""
@@ -299,12 +302,11 @@ class _JobStrategy:
         return {name: total / count for name, (total, count) in sums.items()}
 
     def _find(self, kind, metrics):
+        """Returns the name of the metric; None if there is none."""
         if self._names[kind] is not None:
-            return metrics.get(self._names[kind])
-        if "val_" + kind in metrics:
-            return metrics["val_" + kind]
+            return self._names[kind] if self._names[kind] in metrics else None
         found = sorted(name for name in metrics if kind in name.lower())
-        return metrics[found[0]] if found else None
+        return "val_" + kind if "val_" + kind in metrics else next(iter(found), None)
 
     def _pass(self, minibatch):
         """Passes training samples through the model, whose training_step logs nothing then."""

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from transformers.trainer_utils import (IntervalStrategy, SaveStrategy, TrainOutput, enable_full_determinism,
                                         seed_worker, set_seed)
 
-from . import _attachment, _loaders, _transformers_checks, torch as catchment
+from . import _attachment, _counts, _loaders, _transformers_checks, torch as catchment
 from ._model import count
 
 _OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
@@ -30,6 +30,7 @@ _NO_TEST_LENGTH = "eval_dataset%s (%s) has no length, but the evaluation of a jo
 _NO_LOSS = ("evaluate() returned no %s, but the job needs a test loss: the model must return a loss for eval_dataset, "
             "and label_names must name its labels; there are %s")
 _MANY = 10 ** 9  # epochs and steps, above those of any job
+_NO_SHARE = "have compute_metrics return a share, or give Trainer the name of one that is, accuracy=\"...\""
 
 
 class Trainer(transformers.Trainer):
@@ -187,14 +188,15 @@ class Trainer(transformers.Trainer):
     def _score(self):
         """Returns the mean loss over the evaluation sets and the number of right samples."""
         metrics = self.evaluate()
-        loss, right = 0.0, 0.0
+        loss, right = 0.0, 0
         for name, samples in self._test_samples().items():
             prefix = "eval_" if name is None else "eval_%s_" % name
             if prefix + "loss" not in metrics:
                 raise RuntimeError(_NO_LOSS % (prefix + "loss", ", ".join(sorted(metrics)) or "none"))
             loss += samples * metrics[prefix + "loss"]
-            right += samples * metrics.get(prefix + self._accuracy, 0)
-        return loss / self.worker._attachment.test_samples, round(right)
+            name = prefix + self._accuracy
+            right += _counts.right_of_share(metrics.get(name, 0), samples, name, _NO_SHARE)
+        return loss / self.worker._attachment.test_samples, right
 
     def _pass(self, minibatch):
         self.compute_loss(self.model, self._prepare_inputs(minibatch))

@@ -21,12 +21,8 @@ def main():
     counts = memoryview(array.array("f", bytes(4 * copies * samples))).cast("B").cast("f", (copies, samples))
     worker = catchment.join({"counts": counts}, samples)
     gradient = memoryview(worker.gradient).cast("B").cast("f")
-    places = []
     for minibatch in worker.minibatches():
-        for place in places:
-            gradient[place] = 0.0
-        places = [copy * samples + int(sample) for copy in range(copies) for sample in minibatch]
-        for place in places:
+        for place in (copy * samples + int(sample) for copy in range(copies) for sample in minibatch):
             gradient[place] = -1.0
         time.sleep(seconds)
         worker.step(0.0)

@@ -257,6 +257,12 @@ def leave_out(worker, x, y):
         worker.params()
 
 
+def step_with_share(worker, x, y):
+    for samples in worker.minibatches():
+        loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
+        worker.step(grads, loss, jnp.asarray(0.5))
+
+
 def step_twice(worker, x, y):
     for samples in worker.minibatches():
         for _ in range(2):
@@ -345,6 +351,7 @@ VARIANTS = {
     "shape": step_once(lambda grads: dict(grads, scale=grads["layers"][0][1])),
     "left-out": leave_out,
     "twice": step_twice,
+    "share": step_with_share,
     "accumulates": accumulate,
     "own-params": train_own_params,
     "own-samples": train_own_samples,

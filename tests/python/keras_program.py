@@ -3,6 +3,7 @@
 
     keras_program.py CSV VARIANT
 """
+import asyncio
 import os
 import re
 import sys
@@ -232,10 +233,14 @@ def fit_ahead(model, worker, recorder):
     fit(model, worker, recorder)
 
 
-def train(x, y):
+def acc_percent(y, z):
+    return 97.0 + 0.0 * keras.ops.sum(z)
+
+
+def train(x, y, metric="accuracy"):
     model = normed()
     worker = catchment.join(model, (x, y), test=(x, y))
-    model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"])
+    model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=[metric])
     if worker.evaluates:
         worker.evaluate()
         return
@@ -486,6 +491,10 @@ def run_page(x, y):
     exec(block, names)
 
 
+def in_thread(train):
+    return lambda x, y: asyncio.run(asyncio.to_thread(train, x, y))
+
+
 VARIANTS = {
     "fit": lambda x, y: follow(perceptron, x, y, fit),
     "eager": lambda x, y: follow(perceptron, x, y, fit, run_eagerly=True),
@@ -503,6 +512,9 @@ VARIANTS = {
     "applies-twice-batches": apply_twice_in_own_loop,
     "bfloat16": fit_in_bfloat16,
     "train": train,
+    "percent": lambda x, y: train(x, y, acc_percent),
+    "thread": in_thread(lambda x, y: follow(perceptron, x, y, fit)),
+    "thread-ahead": in_thread(lambda x, y: follow(perceptron, x, y, fit_ahead)),
     "diverges": diverge,
     "no-callback": forget_callback,
     "mistakes": make_mistakes,

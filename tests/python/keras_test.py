@@ -40,7 +40,8 @@ class KerasTest(ProgramCase):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
             self.assertNotIn("the program has changed weights", self.logs)
         if "jax" in BACKENDS:
-            self.train("ahead", "epochs=1", *SGD, KERAS_BACKEND="jax")
+            for variant in ("ahead", "thread-ahead"):
+                self.train(variant, "epochs=1", *SGD, KERAS_BACKEND="jax")
         self.train("bfloat16", "epochs=1", *SGD)
 
     def test_two_workers_have_the_jobs_weights_after_fit(self):
@@ -105,6 +106,10 @@ class KerasTest(ProgramCase):
             self.assertIn("fit() lacks the worker's callback", self.logs)
         for _ in self.on_each_backend(("applies-twice", "applies-twice-batches"), fails=True):
             self.assertRegex(self.logs, "the optimizer several times for one|the second one for the same")
+
+    def test_a_percentage_is_not_an_accuracy(self):
+        for _ in self.on_each_backend(("percent",), "epochs=1", fails=True):
+            self.assertIn("the metric acc_percent is the test accuracy, a share from 0 to 1, got 97.0: rename it", self.logs)
 
     def test_names_what_join_does_not_accept(self):
         import keras

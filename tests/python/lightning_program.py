@@ -103,6 +103,12 @@ class Skipping(Classifier):
         return super().training_step(minibatch, index) if self.count % 3 else None
 
 
+class Percent(Classifier):
+    def validation_step(self, minibatch, index):
+        self.log("val_loss", 0.5)
+        self.log("val_acc", 97.0)
+
+
 class Silent(Classifier):
     def validation_step(self, minibatch, index):
         self.log("size", float(len(minibatch)))
@@ -261,8 +267,8 @@ def main():
     warnings.filterwarnings("always", "the DataLoader's batch_size|EarlyStopping|the weights of|.*drop_last|.*is empty")
     rows = read(path)
     module = {"manual": Manual, "parts": Parts, "scheduled": Scheduled, "skips": Skipping,
-              "silent": Silent, "diverges": Diverging, "head": Head, "loaders": Loaders, "two": Two, "gan": Gan}.get(
-        variant, Classifier)()
+              "silent": Silent, "percent": Percent, "diverges": Diverging, "head": Head, "loaders": Loaders, "two": Two,
+              "gan": Gan}.get(variant, Classifier)()
     if variant == "batch_norm":
         module = Classifier(batch_norm=True)
     if variant == "manual_norm":
