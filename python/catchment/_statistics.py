@@ -30,7 +30,10 @@ def estimate(model, data, collate, forward, batch_size):
     layers = layers_of(model)
     without_data = data is None or isinstance(data, int)
     with _training(model, [module for _, module in layers]) as learning:
-        for samples in _minibatches(data, batch_size) if learning and not without_data else ():
+        for number, samples in enumerate(() if not learning or without_data else _minibatches(data, batch_size)):
+            for module in learning:
+                if isinstance(module, _InstanceNorm):
+                    module.momentum = 1 / (number + 1)
             minibatch = (collate or default_collate)(samples)
             if forward is not None:
                 forward(minibatch)
@@ -44,7 +47,7 @@ def estimate(model, data, collate, forward, batch_size):
 
 def layers_of(model):
     """Returns (name, module) of all layers whose running statistics are in files of weights."""
-    return [(name.replace(_model.COMPILED, ""), module) for name, module in model.named_modules()
+    return [((name + ".").replace(_model.COMPILED, "")[:-1], module) for name, module in model.named_modules()
             if _has_statistics(module)]
 
 
@@ -77,30 +80,29 @@ def _learns(module):
 @contextlib.contextmanager
 def _training(model, layers):
     """Puts the model into training mode, but not its frozen layers. Returns the layers that learn, whose
-    statistics become the means over all forward passes."""
-    modes, momenta, hooks = {module: module.training for module in model.modules()}, {}, []
-    calls = dict.fromkeys(layers, 0)
-
-    def average(module, _):
-        if calls[module] == 0:
-            module.reset_running_stats()  # NaN would stay in any mean
-        calls[module] += 1
-        module.momentum = 1 / calls[module]  # for instance norm, too, which does not know None as batch norm does
-
+    statistics become the means over all forward passes. Instance norm, which counts none, needs a momentum for
+    each minibatch."""
+    modes = {module: module.training for module in model.modules()}
     model.train()
     learning = [module for module in layers if module.training and _learns(module)]
     for module in layers:
         module.training = module in learning
+    before = {module: (module.momentum, {name: values.clone() for name, values in module.named_buffers()})
+              for module in learning}
     for module in learning:
-        momenta[module] = module.momentum
-        hooks.append(module.register_forward_pre_hook(average))
+        if not isinstance(module, _InstanceNorm):
+            module.momentum = None
+            module.reset_running_stats()
+        elif not all(getattr(module, kind).isfinite().all() for kind in _KINDS):
+            module.reset_running_stats()  # the mean with NaN is NaN
     try:
         yield learning
     finally:
-        for hook in hooks:
-            hook.remove()
-        for module, momentum in momenta.items():
+        for module, (momentum, buffers) in before.items():
             module.momentum = momentum
+            if module.num_batches_tracked == 0 and not isinstance(module, _InstanceNorm):  # none has reached it
+                for name, values in buffers.items():
+                    getattr(module, name).copy_(values)
         for module, mode in modes.items():
             module.training = mode
 

@@ -69,6 +69,7 @@ LEARNING = {
     "without parameters": lambda: nn.BatchNorm1d(4, affine=False),
     "cumulative": lambda: nn.BatchNorm1d(4, momentum=None),
     "synchronized": lambda: nn.SyncBatchNorm(4),
+    "compiled": lambda: torch.compile(nn.BatchNorm1d(4), backend="eager"),
     "NaN before": lambda: nn.BatchNorm1d(4),
     "instance norm": lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
 }
@@ -101,6 +102,7 @@ class StatisticsTest(unittest.TestCase):
                 if name == "NaN before":
                     model[0].running_mean.fill_(float("nan"))
                 momentum = model[0].momentum
+                self.estimate(model, TensorDataset(-self.x))
                 found = self.estimate(model)
                 variances = torch.stack([
                     part.var(2).mean(0) if "instance" in name else part.transpose(1, 2).reshape(-1, 4).var(0)
