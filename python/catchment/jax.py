@@ -24,8 +24,8 @@ from ._exchange import ExchangingWorker
 __all__ = ["Worker", "join"]
 
 _NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() "
-                 "only the floating-point arrays, such as those of equinox.partition(model, "
-                 "equinox.is_inexact_array)")
+                 "only the floating-point arrays, such as those of nnx.state(model, nnx.Param) or of "
+                 "equinox.partition(model, equinox.is_inexact_array)")
 _STATISTICS = ("leaf %s of the parameters is a batch statistic, which no gradient moves: give join() only what "
                "learns by gradients, variables[\"params\"] or nnx.state(model, nnx.Param)")
 _OLD_WEIGHTS = ("worker.step() got gradients, but worker.params() was not called since the step before, so they "
