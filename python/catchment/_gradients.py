@@ -7,7 +7,7 @@ import torch
 
 from . import _model, _scaler
 from ._modules import Hook
-from ._optimizer import forget_losses
+from ._losses import Losses
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_BACKWARD = ("worker.step() was called without a backward pass since the last step: call it once for each "
@@ -32,14 +32,14 @@ _STILL_MOVES = ("parameter %s has no gradient in this step. To the servers it is
 class Gradients:
     """What the three ways share; take() of each takes the gradients of the step that ends.
 
-    accumulates: whether further backward passes of the step follow. moves: whether the program's optimizer is
-    making a step.
+    accumulates: whether further backward passes of the step follow.
     """
 
-    accumulates = moves = False
+    accumulates = False
 
     def __init__(self, attachment, weights):
         self._attachment, self._weights, self._parameters = attachment, weights, weights.parameters
+        self.losses = Losses(self._parameters)
         self._grouped = hasattr(attachment, "rank")
         self._sends = getattr(attachment, "rank", 0) == 0  # in a group, rank 0 does
         self._final = self._announced = len(self._parameters)
@@ -47,7 +47,7 @@ class Gradients:
 
     def drop(self):
         """Begins a step, or begins it again, without gradients."""
-        forget_losses()
+        self.losses.forget()
         for parameter in self._parameters:
             parameter.ready, parameter.sent, parameter.tensor.grad = False, None, None
         self._final = self._announced = len(self._parameters)
@@ -60,6 +60,10 @@ class Gradients:
 
     def follow(self, parameters):
         """Called with parameters whose tensors are new."""
+
+    def makes(self, optimizer):
+        """Called after each step of an optimizer. Returns whether it is one of join's optimizer."""
+        return False
 
     def skip(self):
         """Begins to end a step that has no gradients."""
@@ -175,14 +179,25 @@ class LocalSteps(Gradients):
     def __init__(self, attachment, weights, optimizer):
         super().__init__(attachment, weights)
         self._optimizer = optimizer
+        self._making = self._made = False  # the optimizer's step; made: by the program
+
+    def makes(self, optimizer):
+        own = optimizer is self._optimizer
+        self._made |= own and not self._making
+        return own or self._making
+
+    def drop(self):
+        super().drop()
+        self._made = False
 
     @torch.no_grad()
     def take(self):
         self._check_scale()
         self.skip()
-        self.moves = True
-        self._optimizer.step()
-        self.moves = False
+        if not self._made:  # otherwise the program, as in a loop without a job, has called it
+            self._making = True
+            self._optimizer.step()
+            self._making = False
         self._optimizer.zero_grad()
         for parameter in self._parameters:
             moved = _model.full(parameter.tensor.detach())

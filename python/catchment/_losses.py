@@ -1,67 +1,109 @@
-"""Detects that the losses of several models that are trained together add up where they should not."""
-import warnings
+"""The loss of a step whose program calls worker.optimizer().step(), which gets none: the values on which it has
+called backward."""
+import functools
 
 import torch
 
-from ._modules import Hook
+from . import _scaler
 
-_STEPS = 20  # that are watched
-
-_ADD_UP = ("two losses of a step have trained %s: its own, and one that reaches another part of the model through it, "
-           "as a generator's loss does. The step sends the sum of both gradients. If only its own loss should "
-           "train it, call requires_grad_(False) on it before the forward pass of the other loss, and "
-           "requires_grad_(True) after its backward pass")
+_watched = None  # the losses of this program's step
 
 
 class Losses:
-    """Watches the first steps, in which each backward pass notes the parts of the model that it reaches, in
-    their order. Parts are the model's submodules, of the first level that has several. parameters: (name, tensor)
-    of the job's."""
+    """What backward was called on since the step began: values whose gradients are in the .grad of the job's
+    parameters. A pass that reaches none of them, such as one for another model, or whose gradients the program has
+    removed before the next, as those of an attack on the inputs, is not one of the step's.
+
+    parameters: objects whose `tensor` is the parameter.
+    """
 
     def __init__(self, parameters):
-        self._steps, self._handles = 0, []
-        self._passes = {}  # of this step, by their graph tasks: names of the parameters reached, in that order
-        self._parts = {}   # part -> names of its parameters
-        current = getattr(torch._C, "_current_graph_task_id", None)
-        depth = _depth_of_parts([name for name, _ in parameters])
-        for name, _ in parameters:
-            self._parts.setdefault(".".join(name.split(".")[:depth]), set()).add(name)
-        if current is None or len(self._parts) < 2:
-            return
-        for name, tensor in parameters:
-            note = Hook(lambda _, name=name: self._passes.setdefault(current(), {}).setdefault(name))
-            self._handles.append(tensor.register_post_accumulate_grad_hook(note))
+        self._parameters = parameters
+        self._values = []
+        self._left = []  # the gradients that the last pass has left, and their versions
 
-    def end_step(self):
-        """Ends a step. Warns of parts that two of its losses have trained."""
-        if not self._handles:
-            return
-        self._steps += 1
-        passes, self._passes = [list(reached) for reached in self._passes.values()], {}
-        every = set().union(*passes)
-        shared = next(filter(None, (self._trained_by(one, other, every) for one in passes for other in passes)),
-                      None)
-        if shared:
-            warnings.warn(_ADD_UP % " and ".join(shared))
-        if shared or self._steps == _STEPS:
-            for handle in self._handles:
-                handle.remove()
-            self._handles = []
+    def watch(self):
+        """Begins to note them."""
+        global _watched
+        _watched = self
+        _watch()
 
-    def _trained_by(self, own, other, reached):
-        """Returns the parts that `own` has reached, if the other pass has gone through them to the rest of what
-        it reached; otherwise nothing. Losses of shared layers reach these last. reached: by any pass."""
-        if not set(own) < set(other):
-            return []
-        parts = [name for name, members in self._parts.items() if not members.isdisjoint(own)]
-        members = reached & set().union(*(self._parts[name] for name in parts))
-        return parts if members == set(own) == set(other[:len(own)]) else []
+    def __bool__(self):
+        return bool(self._values)
+
+    def sum(self):
+        return sum(float(value) for value in self._values)
+
+    def forget(self):
+        self._values, self._left = [], []
+
+    def _note_pass(self, run, tensors, weights):
+        """Runs a backward pass; notes the sum of its tensors if it changes gradients of the job."""
+        before = self._gradients()
+        if self._values and self._are_gone(before):
+            self.forget()
+        result = run()
+        after = self._gradients()
+        if _differ(before, after):
+            self._values.append(_value(tensors, weights))
+        self._left = after
+        return result
+
+    def _gradients(self):
+        return [(parameter.tensor.grad, _version(parameter.tensor.grad)) for parameter in self._parameters]
+
+    def _are_gone(self, now):
+        """Returns whether none of the gradients of the passes so far is left. Only those that were changed since
+        are read, because that waits for a GPU."""
+        for (gradient, version), (left, left_version) in zip(now, self._left):
+            if gradient is not None and ((gradient is left and version == left_version) or gradient.is_sparse or
+                                         _local(gradient).any()):
+                return False
+        return True
 
 
-def _depth_of_parts(names):
-    """Returns how many components of the parameters' names they have in common, and one more."""
-    paths = [name.split(".")[:-1] for name in names]
-    depth = 0
-    while all(len(path) > depth and path[depth] == paths[0][depth] for path in paths):
-        depth += 1
-    return depth + 1
+def _local(gradient):
+    """Returns this process's part of a gradient that is sharded."""
+    return getattr(gradient, "_local_tensor", gradient)
+
+
+def _version(gradient):
+    return None if gradient is None else _local(gradient)._version
+
+
+def _differ(before, after):
+    return any(one is not other or version != other_version
+               for (one, version), (other, other_version) in zip(before, after))
+
+
+@torch.no_grad()
+def _value(tensors, weights):
+    """Returns the sum of the tensors' values, each times its weight."""
+    total = 0.0
+    for tensor, weight in zip(tensors, weights):
+        loss = _scaler.loss_of(tensor).detach()
+        total = total + (loss if weight is None else loss * weight).sum()
+    return total
+
+
+def _as_tuple(tensors, count=1):
+    if tensors is None:
+        return (None,) * count
+    return (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+
+
+def _watch():
+    """Starts watching torch.autograd.backward, which Tensor.backward calls."""
+    backward = torch.autograd.backward
+    if hasattr(backward, "__wrapped__"):
+        return
+
+    @functools.wraps(backward)
+    def backward_and_note(tensors, grad_tensors=None, *arguments, **named):
+        def run():
+            return backward(tensors, grad_tensors, *arguments, **named)
+
+        noted = _as_tuple(tensors)
+        return _watched._note_pass(run, noted, _as_tuple(grad_tensors, len(noted)))
+
+    torch.autograd.backward = backward_and_note

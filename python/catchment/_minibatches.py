@@ -1,13 +1,13 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
+import collections.abc
 import functools
 import sys
-import threading
 import types
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from . import _stream
+from . import _accelerate, _stream
 from ._indices import own_part
 
 _BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of "
@@ -19,6 +19,15 @@ _PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not kn
 _LOADER = ("the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
            "the minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
            "samples into torch.utils.data.Subset")
+_PREPARED = ("the DataLoader that Accelerate has made of a DataLoader with num_workers asks for each minibatch before the "
+             "step of the previous one, and would wait for ever at the end: give accelerator.prepare() "
+             "worker.loader(num_workers=%d), which it leaves as it is")
+_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
+               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
+_NO_SAMPLES = ("this worker has no samples of its own: its training set (%s) is empty; start no worker where there are "
+               "none")
+_FEW_SAMPLES = ("the worker's own training set (%s) has %d samples, which is too few for %d processes to divide: set a "
+                "smaller num_workers")
 _LENGTH = 10 ** 9
 
 
@@ -34,6 +43,7 @@ class Minibatches(IterableDataset):
         self._attachment, self._handed = attachment, handed
         self._loop = None       # of a Loader that keeps its processes: the loop's number, and its first step
         self._iterated = False  # in this process of a DataLoader
+        self._prepared = False  # by Accelerate
 
     def begin_loop(self):
         """Tells the processes that a loader keeps at which step its next loop begins. Those that still wait
@@ -44,32 +54,69 @@ class Minibatches(IterableDataset):
         self._loop[0] += 1
 
     def __getstate__(self):
-        # Of the attachment a process that a DataLoader has spawned needs the step.
-        position = types.SimpleNamespace(step=self._attachment.step)
-        return dict(self.__dict__, _attachment=position, _handed=None)
+        # Of the attachment a process that a DataLoader has spawned needs these.
+        about = {name: getattr(self._attachment, name) for name in ("step", "stopped", "left", "hinted")}
+        return dict(self.__dict__, _attachment=types.SimpleNamespace(**about), _handed=None)
+
+    def set_epoch(self, epoch):
+        """Called by a loader that Accelerate has made, before its processes begin."""
+        self._prepared = True
 
     def __iter__(self):
         # PyTorch's fetcher of a DataLoader, in whatever process it is, makes the iterator.
         if sys._getframe(1).f_locals.get("auto_collation") is True:
             raise TypeError(_BATCHED)
-        if get_worker_info() is not None:
-            if self._iterated and self._loop is None:
-                raise RuntimeError(_PERSISTENT)
-            self._iterated = True
-        elif threading.current_thread() is threading.main_thread():
-            return self.in_turn(self._load)
+        info = get_worker_info()
+        if info is None:
+            self.check_loop()
+            return self.iterate(self._load)
+        if self._iterated and self._loop is None:
+            raise RuntimeError(_PERSISTENT)
+        if self._prepared:
+            raise RuntimeError(_PREPARED % info.num_workers)
+        self._iterated = True
+        if info.id == 0:
+            self.check_loop()
         return self._load_all()
 
-    def in_turn(self, load):
-        """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its
-        samples."""
+    def check_loop(self):
+        """Checks a loop that begins."""
+        _accelerate.check()
+        _stream.hint_at_end(self._attachment)
+
+    def iterate(self, load):
+        """Yields the minibatches in this process. load: makes one of its samples."""
+        return self._in_turn(load) if self._handed.is_stepping() else self._load_ahead(load)
+
+    def _load_ahead(self, load):
+        """Yields the minibatches in a thread that has made no step so far, so that another one may make them."""
+        self._handed.begin(counts=False)
+        step = self._attachment.step
+        while not self._handed.is_stepping():
+            samples = self._plan.samples(step)
+            if samples is None:
+                return
+            minibatch = load(samples)
+            if minibatch is None:
+                _stream.fail(step)
+            self._handed.note()
+            yield minibatch
+            step += 1
+        yield from self._continue_in_turn(load)
+
+    def _in_turn(self, load):
+        """Yields the minibatches in the thread that also makes the steps."""
+        self._handed.begin()
+        yield from self._continue_in_turn(load)
+
+    def _continue_in_turn(self, load):
         def load_or_leave(samples):
             minibatch = load(samples)
             if minibatch is None:
                 _stream.leave(self._attachment)
             return minibatch
 
-        self._handed.begin()
+        self._handed.counts = True
         try:
             yield from self._handed.in_turn(self._attachment, load_or_leave, self._handed.looks_ahead)
             self._attachment.await_stop()  # raises if the job has failed
@@ -100,6 +147,19 @@ def check_items(data, what):
     """Raises TypeError if the items of a data set are not samples."""
     if isinstance(data, DataLoader) and data.batch_size is not None:
         raise TypeError(_LOADER % what)
+    # The items of a DataFrame are its columns, too.
+    if isinstance(data, (collections.abc.Mapping, tuple)) or hasattr(data, "iloc") or _has_columns(data):
+        raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
+
+
+def _has_columns(data):
+    """Returns whether a list has arrays in place of samples: as many values in each as there are samples, and of
+    different shapes or types, which no minibatch could have."""
+    if not (isinstance(data, list) and len(data) > 1 and all(getattr(part, "shape", ()) for part in data)):
+        return False
+    lengths = {part.shape[0] for part in data}
+    return len(lengths) == 1 and lengths.pop() > len(data) and len({(tuple(part.shape), str(part.dtype))
+                                                                   for part in data}) > 1
 
 
 def reader(data, counted, attachment):
@@ -109,6 +169,8 @@ def reader(data, counted, attachment):
     if not is_indexed(data):
         return functools.partial(_take, _stream.Stream(data))
     if counted:
+        if len(data) == 0:
+            raise ValueError(_NO_SAMPLES % type(data).__name__)
         return functools.partial(_take, _stream.Stream(_OwnSamples(data, attachment)))
     return functools.partial(_read, data)
 
@@ -139,7 +201,10 @@ class _OwnSamples:
         part, parts = (0, 1) if info is None else (info.id, info.num_workers)
         generator = torch.Generator().manual_seed((self._seed + self._pass) % 2 ** 63)
         order = torch.randperm(len(self._data), generator=generator).tolist()
-        return (self._data[index] for index in order[self._rank * parts + part::self._size * parts])
+        own = order[self._rank * parts + part::self._size * parts]
+        if not own:
+            raise ValueError(_FEW_SAMPLES % (type(self._data).__name__, len(order), self._size * parts))
+        return (self._data[index] for index in own)
 
 
 def _read(data, indices):
@@ -152,6 +217,9 @@ def _read(data, indices):
 class Loader(DataLoader):
     """A DataLoader of the job's minibatches. Its length is more than any job has, because the job ends it."""
 
+    # accelerator.prepare() then leaves it as it is: a loader of its own would wait for ever for the processes.
+    _is_accelerate_prepared = True
+
     def __init__(self, minibatches, **options):
         for name in ("batch_size", "batch_sampler", "sampler", "shuffle", "drop_last"):
             if options.pop(name, None):
@@ -162,12 +230,14 @@ class Loader(DataLoader):
         return _LENGTH
 
     def __iter__(self):
-        if self.persistent_workers and isinstance(self.dataset, Minibatches):
+        if not isinstance(self.dataset, Minibatches):
+            return super().__iter__()
+        self.dataset.check_loop()
+        if self.persistent_workers:
             self.dataset.begin_loop()
         loaded = super().__iter__()
-        if self.num_workers == 0 or not isinstance(self.dataset, Minibatches):
-            return loaded
-        return self.dataset.in_turn(lambda _: next(loaded))
+        return _accelerate.on_device(loaded if self.num_workers == 0 else
+                                     self.dataset.iterate(lambda _: next(loaded)))
 
 
 class NoMinibatches(IterableDataset):

@@ -5,12 +5,11 @@ import warnings
 
 import torch
 
+from . import _counts
 from ._minibatches import check_items, is_indexed
 
 _NO_LENGTH = ("the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
               "of samples, or samples_per_epoch for a stream")
-_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
-               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
 _ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
             "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
 _META = ("parameter %s is on the meta device, and has no values: give the model memory with "
@@ -99,11 +98,9 @@ def bytes_of(tensor):
 
 
 def count(data, what):
-    if isinstance(data, int):
-        return data
+    if _counts.is_number(data):
+        return _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
     check_items(data, what)
-    if isinstance(data, (dict, tuple)):
-        raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
     if not hasattr(data, "__len__") or not is_indexed(data):
         raise TypeError(_NO_LENGTH % (what, type(data).__name__,
                                       "no index" if hasattr(data, "__len__") else "no length"))

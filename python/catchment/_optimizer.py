@@ -1,5 +1,4 @@
 """The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
-import functools
 import warnings
 
 import torch
@@ -12,33 +11,14 @@ _RATE = ("the job sets the learning rate, so changes by the program, such as tho
 _GROUP = ("add_param_group() cannot give the servers' optimizer parameters that the job does not have: put their "
           "modules into the model before join()")
 _OPTION = ("the job sets %s, so the program's has no effect: set optimizer.%s in the job")
-_losses = []  # of the backward passes since the last step
-
-
-def _watch_losses():
-    """Starts recording the values on which this program calls backward."""
-    backward = torch.Tensor.backward
-    if hasattr(backward, "__wrapped__"):
-        return
-
-    @functools.wraps(backward)
-    def backward_and_note(self, *arguments, **named):
-        if self.numel() == 1:
-            _losses.append(_scaler.loss_of(self).detach())
-        return backward(self, *arguments, **named)
-
-    torch.Tensor.backward = backward_and_note
-
-
-def forget_losses():
-    """Begins a step."""
-    _losses.clear()
+_NO_LOSS = ("the optimizer's step() got no loss, so the job's metrics show 0: call loss.backward() on the minibatch's "
+            "mean loss, or give the step a function that returns it, optimizer.step(lambda: loss)")
 
 
 class Optimizer(torch.optim.Optimizer):
     """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the
-    program has called backward since the last step. It is worker.skip() if the closure returns None without
-    calling backward. Its learning rate shows the job's."""
+    program has called backward since the last step, as far as zero_grad() has not removed their gradients. It is
+    worker.skip() if the closure returns None without calling backward. Its learning rate shows the job's."""
 
     @property
     def _step_supports_amp_scaling(self):
@@ -48,11 +28,13 @@ class Optimizer(torch.optim.Optimizer):
         return _scaler.is_stepping()
 
     def __init__(self, worker, parameters):
-        super().__init__(parameters, {"lr": worker._attachment.learning_rate})
+        # Schedulers that cycle the momentum, too, need one. The job's is not known here.
+        super().__init__(parameters, {"lr": worker._attachment.learning_rate, "momentum": 0.0})
         self._worker = worker
+        self._warned = False  # of a step without a loss
         self._options = self._options_of_groups()
         self._rate = worker._attachment.learning_rate  # as the groups show it
-        _watch_losses()
+        worker._gradients.losses.watch()
 
     def step(self, closure=None):
         loss = None
@@ -65,7 +47,8 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if closure is not None and loss is None and not _losses:  # Lightning's training_step may leave out a minibatch
+        # Lightning's training_step may leave out a minibatch.
+        if closure is not None and loss is None and not self._worker._gradients.losses:
             self._worker.skip()
         else:
             self._end_step(loss)
@@ -75,10 +58,10 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _options_of_groups(self):
-        """Returns what the groups have beside parameters and rates: {(group, name): value}."""
+        """Returns what the groups have beside parameters, rates and notes of schedulers: {(group, name): value}."""
         return {(index, name): repr(value) for index, group in enumerate(self.param_groups)
                 for name, value in group.items()
-                if name not in ("params", "param_names") and not name.endswith("lr")}
+                if name not in ("params", "param_names") and not name.endswith(("lr", "_momentum"))}
 
     def add_param_group(self, param_group):
         if hasattr(self, "_worker"):
@@ -88,7 +71,15 @@ class Optimizer(torch.optim.Optimizer):
     def _end_step(self, loss):
         if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
             self._divide_gradients(self.grad_scale)
-        self._worker.step(sum(float(one) for one in _losses) if loss is None else loss)
+        losses = self._worker._gradients.losses
+        if loss is None and not losses and not self._warned:
+            self._warned = True
+            warnings.warn(_NO_LOSS)
+        self._worker.step(losses.sum() if loss is None else loss)
+
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad(set_to_none)
+        self._worker._gradients.losses.forget()
 
     @torch.no_grad()
     def _divide_gradients(self, scale):

@@ -21,10 +21,10 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from . import _attachment, _model, _result, _scaler, _statistics
+from . import _attachment, _counts, _model, _result, _scaler, _statistics
+from ._added_losses import AddedLosses
 from ._gradients import AfterBackward, DuringBackward, LocalSteps
 from ._handed import Handed
-from ._losses import Losses
 from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._modules import Modules
 from ._optimizer import Optimizer, Scheduler
@@ -43,6 +43,8 @@ _OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, 
 _OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no "
                     "effect: remove it, and set optimizer.learning_rate and the like in the job, or give it "
                     "to join() for a job with contribution.pseudo_gradient or .elastic")
+_MOVED_TWICE = ("%s moves parameters of the job, as does the optimizer given to join(), whose step worker.step() makes: both "
+                "moves count; remove one of them")
 _WRITTEN = ("the program has changed weights of the model after join() (parameter %s), but the servers' replace "
             "them in every step: load weights before join(), which makes them the initial weights of a new job, "
             "constrain weights in the forward pass, and set weight decay in the job")
@@ -96,7 +98,8 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     _model.check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
     counted = samples_per_epoch is not None
-    train_samples = samples_per_epoch if counted else _model.count(train, "training")
+    train_samples = (_counts.size(samples_per_epoch, "join's samples_per_epoch", 1) if counted else
+                     _model.count(train, "training"))
     test_samples = 0 if test is None else _model.count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
@@ -119,10 +122,6 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     return Worker(attachment, model, parameters, train, optimizer, overlap, compiled, counted)
 
 
-def _number(value):
-    return value.item() if isinstance(value, torch.Tensor) else value
-
-
 class Worker(Position):
     """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log()
     and leave() are as Position has them (_position.py)."""
@@ -131,6 +130,7 @@ class Worker(Position):
         super().__init__(attachment)
         self._train, self._counted, self._model = train, counted, model
         self._handed = Handed()
+        self._handed.note_stepping()
         self._asked = False    # for minibatches
         self._warned = False   # of weights that are changed
         self._loss = 0.0       # of the step before
@@ -144,13 +144,13 @@ class Worker(Position):
             self._gradients = DuringBackward(attachment, self._weights, self._handed)
         else:
             self._gradients = AfterBackward(attachment, self._weights)
-        self._modules = self._losses = None
+        self._modules = self._added_losses = None
         if not self.evaluates:
             if getattr(attachment, "rank", 0) == 0:
                 for sentence in _result.lacks(model, attachment.test_samples > 0):
                     warnings.warn(sentence)
             if not (overlap or compiled or hasattr(attachment, "rank")):
-                self._losses = Losses(parameters)
+                self._added_losses = AddedLosses(parameters)
             _scaler.watch()
             self._gradients.drop()
             self._gradients.follow(self._weights.parameters)
@@ -169,7 +169,7 @@ class Worker(Position):
         """
         if data is None:
             data = self._train
-        if data is None or isinstance(data, int):
+        if data is None or _counts.is_number(data):
             raise TypeError(_NO_SAMPLES)
         if self.evaluates:
             return NoMinibatches()
@@ -224,8 +224,8 @@ class Worker(Position):
         self._gradients.take()
         if self._modules is not None:
             self._modules.learn()
-        if self._losses is not None:
-            self._losses.end_step()
+        if self._added_losses is not None:
+            self._added_losses.end_step()
         self._end_step(loss, correct)
 
     def skip(self) -> None:
@@ -254,8 +254,8 @@ class Worker(Position):
         """Sends zeros for the gradients that are not there, and begins the next step."""
         if self._attachment.await_begin():
             self._gradients.finish()
-            self._loss = float(_number(loss))
-            self._attachment.done(self._loss, int(_number(correct)))
+            self._loss = float(_counts.number(loss))
+            self._attachment.done(self._loss, self._count_right(correct))
             self.steps += 1
         self._gradients.drop()
         self._weights.begin_step()
@@ -279,7 +279,7 @@ class Worker(Position):
                                               collate, forward, self.batch_size)
             return [(name, _model.bytes_of(values)) for name, values in statistics]
 
-        self._evaluate(prepare, lambda: map(_number, score()))
+        self._evaluate(prepare, score)
 
     def _watch_optimizers(self):
         worker = weakref.ref(self)
@@ -287,11 +287,12 @@ class Worker(Position):
             lambda optimizer, *_: worker() and worker()._after_other_step(optimizer))
 
     def _after_other_step(self, optimizer):
-        if self._gradients.moves or isinstance(optimizer, Optimizer) or self._attachment.stopped:
+        if isinstance(optimizer, Optimizer) or self._attachment.stopped or self._gradients.makes(optimizer):
             return
         ids = {id(parameter.tensor) for parameter in self._weights.parameters}
         if any(id(p) in ids for group in optimizer.param_groups for p in group["params"]):
-            self._warn(_OTHER_OPTIMIZER % type(optimizer).__name__)
+            text = _MOVED_TWICE if isinstance(self._gradients, LocalSteps) else _OTHER_OPTIMIZER
+            self._warn(text % type(optimizer).__name__)
 
     def _warn(self, text):
         if not self._warned:

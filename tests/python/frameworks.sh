@@ -12,7 +12,7 @@ set -uo pipefail
 
 # NAME  REQUIREMENTS, in tests/python/requirements  TESTS, in tests/python
 readonly table="
-torch      torch.txt         copies_test torch_test torch_models_test group_test two_sites_test
+torch      torch.txt         join_test copies_test torch_test torch_models_test objects_test group_test two_sites_test
 lightning  lightning.txt     lightning_test
 hugging    hugging.txt       transformers_test
 keras      keras.txt         keras_test

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset, default_collate
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
 from catchment import _description, _model, _statistics  # noqa: E402
-from catchment._losses import Losses  # noqa: E402
+from catchment._added_losses import AddedLosses  # noqa: E402
 import catchment.torch as catchment  # noqa: E402
 import torch_models  # noqa: E402
 from torch_case import TorchCase, tensors  # noqa: E402
@@ -173,7 +173,7 @@ class LossesTest(unittest.TestCase):
             with self.subTest(name), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 model = torch.nn.ModuleDict({"net": Branches()})
-                losses = Losses(list(model.named_parameters()))
+                losses = AddedLosses(list(model.named_parameters()))
                 for _ in range(2):
                     for value in make(model["net"], torch.ones(2, 3)):
                         value.sum().backward()

@@ -162,8 +162,8 @@ def train_by_trainer(module, rows, variant, directory):
     if variant == "epochs":
         CALLBACKS["epochs"] = [steps]
     trainer = kind(module, arguments, train_dataset=Stream(rows) if variant == "stream" else rows, eval_dataset=evaluated,
-                   compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) ==
-                                                                scored.label_ids).mean()},
+                   compute_metrics=lambda scored: {"accuracy": (97 if variant == "percent" else 1) * (
+                       scored.predictions.argmax(1) == scored.label_ids).mean()},
                    callbacks=CALLBACKS.get(variant, []), **options)
     if variant == "diverges":
         module.factor = float("nan")
@@ -200,6 +200,35 @@ def train_by_accelerate(module, rows):
         optimizer.zero_grad()
 
 
+def accumulate_by_accelerate(module, rows, variant):
+    """The loop of Accelerate's first examples, which prepare all of it."""
+    import accelerate
+
+    accumulated = 2 if variant == "accelerate-accumulates" else 1
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulated)
+    if in_job():
+        import catchment.torch as catchment
+        worker = catchment.join(module, rows)
+        optimizer, scheduler = worker.optimizer(), worker.scheduler()
+        loader = (torch.utils.data.DataLoader(worker.minibatches(), batch_size=None, num_workers=1)
+                  if variant == "accelerate-own-loader" else worker.loader(num_workers=1))
+    else:
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
+        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS),
+                                             batch_size=len(rows))
+    model, optimizer, loader, scheduler = accelerator.prepare(module, optimizer, loader, scheduler)
+    model.train()
+    for step, minibatch in enumerate(loader):
+        with accelerator.accumulate(model):
+            loss = model(minibatch["x"], minibatch["labels"])["loss"]
+            accelerator.backward(loss)
+            if variant != "accelerate-by-hand" or step % 2:
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+
+
 def in_job():
     return "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ
 
@@ -211,6 +240,8 @@ def main():
     rows, module = Rows(path), Classifier(Config())
     if variant == "accelerate":
         train_by_accelerate(module, rows)
+    elif variant.startswith("accelerate"):
+        accumulate_by_accelerate(module, rows, variant)
     else:
         module = train_by_trainer(module, rows, variant, os.path.dirname(path))
     print("weights " + json.dumps({name: p.detach().flatten().tolist() for name,

@@ -17,7 +17,7 @@ class TransformersTest(FrameworkCase):
     def test_follows_the_same_program_without_a_job(self):
         for variant in ("plain", "processes", "clip", "smooth", "bfloat16", "evaluates", "own-loss",
                         "loss-function",
-                        "callback", "accelerate", "model-init", "stream"):
+                        "callback", "accelerate", "accelerate-all", "model-init", "stream"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
@@ -98,9 +98,16 @@ class TransformersTest(FrameworkCase):
     def test_says_what_does_not_fit(self):
         for variant, words in (("accumulates", "algorithm.contribution.gradient.push_period=2"),
                                ("stops-early", "remove it, and set evaluation.patience=3 in the job"),
-                               ("resumes", "continue a job with catchment train --resume")):
+                               ("resumes", "continue a job with catchment train --resume"),
+                               ("accelerate-accumulates", "Accelerator(gradient_accumulation_steps=2) makes a step of "
+                                                          "several minibatches"),
+                               ("accelerate-by-hand", "for updates of several minibatches, such as by gradient "
+                                                      "accumulation, set algorithm.contribution.gradient.push_period"),
+                               ("accelerate-own-loader", "give accelerator.prepare() worker.loader(num_workers=1)")):
             self.trained(variant, fails=True)
             self.assertIn(words, self.logs)
+        self.assertRegex(self.evaluators_log(self.trained("percent", "epochs=2", fails=True)),
+                         "the metric eval_accuracy is the test accuracy, a share from 0 to 1, got .*: have compute_metrics")
 
 
 class RowsTest(RowsChecks, unittest.TestCase):
