@@ -71,11 +71,17 @@ class Optimizer(torch.optim.Optimizer):
     def _end_step(self, loss):
         if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
             self._divide_gradients(self.grad_scale)
+        self._worker.step(self._take_loss(loss))
+
+    def _take_loss(self, loss):
+        """Returns the loss of a step that ends, for which step() got this one or None, and begins the next."""
         losses = self._worker._gradients.losses
         if loss is None and not losses and not self._warned:
             self._warned = True
             warnings.warn(_NO_LOSS)
-        self._worker.step(losses.sum() if loss is None else loss)
+        taken = losses.sum() if loss is None else loss
+        losses.forget()
+        return taken
 
     def zero_grad(self, set_to_none=True):
         super().zero_grad(set_to_none)

@@ -15,19 +15,20 @@ class Part(Optimizer):
 
     def __init__(self, worker, parameters):
         super().__init__(worker, parameters)
-        self.kept = None  # since step(): {parameter: gradient}
+        self.kept, self.loss = None, 0.0  # since step(): {parameter: gradient}, and the loss
 
     def step(self, closure=None):
-        loss = None
+        result = None
         if closure is not None:
             with torch.enable_grad():
-                loss = closure()
+                result = closure()
         super().step()
-        return loss
+        return result
 
     def _end_step(self, loss):
         if self.kept is not None:
             raise RuntimeError(_TWICE)
+        self.loss = self._take_loss(loss)
         self.kept = {p: p.grad.detach().clone() for group in self.param_groups for p in group["params"]
                      if p.grad is not None}
 
@@ -43,16 +44,17 @@ class Parts:
 
     def end_step(self):
         """Makes the step of the worker, if a part has made its own since the last one."""
-        kept = [part.kept for part in self.optimizers if part.kept is not None]
-        if not kept:
+        stepped = [part for part in self.optimizers if part.kept is not None]
+        if not stepped:
             return
-        for part in self.optimizers:
+        kept, loss = [part.kept for part in stepped], sum(float(part.loss) for part in stepped)
+        for part in stepped:
             part.kept = None
         for group in self._whole.param_groups:
             for p in group["params"]:
                 own = [gradients[p] for gradients in kept if p in gradients]
                 p.grad = sum(own[1:], own[0]) if own else None
-        self._whole.step()
+        self._whole.step(lambda: loss)
 
 
 class ShownSchedule(Scheduler):

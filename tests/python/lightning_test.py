@@ -11,7 +11,7 @@ import lightning_rows
 from catchment import _loaders
 from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader
-from torch_case import FrameworkCase, RowsChecks, tensors
+from torch_case import FrameworkCase, RowsChecks, read, tensors
 
 
 class LightningTest(FrameworkCase):
@@ -23,6 +23,12 @@ class LightningTest(FrameworkCase):
                         "plain-old", "manual-old", "callbacks-old", "gan-old"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
+
+    def test_the_loss_of_several_optimizers_is_their_sum(self):
+        out = self.trained("gan", "epochs=2", "batch_size=50")
+        self.assertIn("validation_step is empty, so the job has no test loss", self.logs)
+        for line in read(out + "/metrics.jsonl").splitlines():
+            self.assertAlmostEqual(json.loads(line)["train_loss"], 1.39, delta=0.1)  # of each part: log(2) at first
 
     def test_parameters_without_an_optimizer_stay_as_they_are(self):
         self.assert_as_alone("head", self.trained("head", *self.ALONE), ("layers.0.weight", "layers.0.bias"))
@@ -101,8 +107,7 @@ class LightningTest(FrameworkCase):
             self.trained(variant, "epochs=2", fails=True)
             self.assertIn(words, self.logs)
         for variant, words in (("callbacks", "set evaluation.patience=1000 in the job"),
-                               ("drops", "set last_minibatch=DROP in the job"),
-                               ("gan", "validation_step is empty")):
+                               ("drops", "set last_minibatch=DROP in the job")):
             self.trained(variant, "epochs=2", "batch_size=50")
             self.assertIn(words, self.logs)
         self.assertIn("validation_step logs no loss", self.evaluators_log(
