@@ -6,6 +6,7 @@ optimizer, its schedule, the size of a minibatch and when training ends.
 """
 import functools
 import inspect
+import math
 import warnings
 
 import transformers
@@ -207,6 +208,9 @@ class _EpochsOfJob(transformers.TrainerCallback):
 
     def __init__(self, worker):
         self._worker, self._epoch = worker, 0
+
+    def on_train_begin(self, args, state, control, **_):
+        state.num_train_epochs = math.ceil(args.num_train_epochs)  # the loop has _MANY
 
     def on_epoch_begin(self, args, state, control, **_):
         state.epoch = self._epoch = self._worker.epoch

@@ -64,7 +64,7 @@ class Steps(transformers.TrainerCallback):
         self.seen = []
 
     def on_epoch_begin(self, args, state, control, **named):
-        self.seen.append(["begins", state.global_step])
+        self.seen.append(["begins", state.global_step, state.num_train_epochs])
 
     def on_epoch_end(self, args, state, control, **named):
         self.seen.append(["ends", round(state.epoch, 6), state.global_step])
