@@ -90,6 +90,7 @@ class Scheduled(Classifier):
     def configure_optimizers(self):
         optimizer = super().configure_optimizers()
         schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
+        assert self.trainer.estimated_stepping_batches == EPOCHS  # loads the program's own minibatches
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
