@@ -1,9 +1,10 @@
 """Checks the numbers of samples that a program states, and the shares from which frameworks compute them."""
+import math
 import numbers
 
-_COUNT = "%s is a number of samples, from 0 to %d, got %.200r: %s"
-_SHARE = "the metric %s is the test accuracy, a share from 0 to 1, got %.200r: %s"
-_SIZE = "%s is the number of samples of a data set, a whole number from %d, got %.200r"
+_COUNT = "%s is a number of samples, from 0 to %d, got %s: %s"
+_SHARE = "the metric %s is the test accuracy, a share from 0 to 1, got %s: %s"
+_SIZE = "%s is the number of samples of a data set, a whole number from %d, got %s"
 _ROUNDING = 1e-5  # of a mean in single precision
 
 
@@ -15,7 +16,7 @@ def right(value, most, what, line):
     """
     count = _float(value)
     if not (count.is_integer() and 0 <= count <= most):
-        raise ValueError(_COUNT % (what, most, value, line))
+        raise ValueError(_COUNT % (what, most, _shown(value), line))
     return int(count)
 
 
@@ -24,7 +25,7 @@ def right_of_share(share, samples, name, line):
     Raises ValueError."""
     accuracy = _float(share)
     if not 0 <= accuracy <= 1 + _ROUNDING:
-        raise ValueError(_SHARE % (name, share, line))
+        raise ValueError(_SHARE % (name, _shown(share), line))
     return round(min(accuracy, 1.0) * samples)
 
 
@@ -32,7 +33,7 @@ def size(value, what, least):
     """Returns the stated size of a data set as an int. Raises ValueError."""
     count = _float(value)
     if not (count.is_integer() and count >= least) or isinstance(value, bool):
-        raise ValueError(_SIZE % (what, least, value))
+        raise ValueError(_SIZE % (what, least, _shown(value)))
     return int(value)
 
 
@@ -44,6 +45,14 @@ def is_number(data):
 def number(value):
     """Returns the number in an array or tensor of one value, and anything else as it is."""
     return value.item() if hasattr(value, "item") else value
+
+
+def _shown(value):
+    """Returns a number as text, whichever array or tensor has it; of anything else, what Python shows."""
+    count = _float(value)
+    if isinstance(value, bool) or not math.isfinite(count):
+        return "%.200r" % (value,)
+    return "%d" % count if count.is_integer() else "%.6g" % count
 
 
 def _float(value):

@@ -28,7 +28,7 @@ REFUSED = {
     "shape": r"the gradient of leaf \['scale'\] has shape \(3,\), but the parameter has \(\)",
     "left-out": "step 1 was skipped",
     "twice": "a step was made without a minibatch, or the second one for the same",
-    "share": r"step's second value is a number of samples, from 0 to 16, got Array\(0.5",
+    "share": r"step's second value is a number of samples, from 0 to 16, got 0.5",
     "accumulates": "algorithm.contribution.gradient.push_period in the job",
     "own-samples": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
     "own-samples-optax": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",

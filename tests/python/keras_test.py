@@ -109,7 +109,7 @@ class KerasTest(ProgramCase):
 
     def test_a_percentage_is_not_an_accuracy(self):
         for _ in self.on_each_backend(("percent",), "epochs=1", fails=True):
-            self.assertIn("the metric acc_percent is the test accuracy, a share from 0 to 1, got 97.0: rename it", self.logs)
+            self.assertIn("the metric acc_percent is the test accuracy, a share from 0 to 1, got 97: rename it", self.logs)
 
     def test_names_what_join_does_not_accept(self):
         import keras

@@ -112,7 +112,7 @@ class LightningTest(FrameworkCase):
             self.assertIn(words, self.logs)
         self.assertIn("validation_step logs no loss", self.evaluators_log(
             self.trained("silent", "epochs=2", fails=True)))
-        self.assertIn("the metric val_acc is the test accuracy, a share from 0 to 1, got 97.0: log a share",
+        self.assertIn("the metric val_acc is the test accuracy, a share from 0 to 1, got 97: log a share",
                       self.evaluators_log(self.trained("percent", "epochs=2", fails=True)))
 
 
