@@ -2,17 +2,21 @@
 
 #include <signal.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_directory.h"
+#include "cli/compare/compare_plan.h"
+#include "cli/compare/compare_runs.h"
 #include "cli/compare/comparison_runs.h"
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_launcher.h"
 #include "cli/job/read_job.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -22,6 +26,26 @@ namespace {
 // Returns CompareDirectory::initial_weights before the directory is opened.
 std::string InitialWeights(const CompareOptions& options) {
   return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
+}
+
+absl::Status PrintPlan(const CompareOptions& options, const v1::Job& given, std::ostream* out) {
+  ASSIGN_OR_RETURN(const ComparePlan plan, MakePlan(options, given, {}));
+  ASSIGN_OR_RETURN(const std::vector<PlannedSearch> searches, PlanSearches(options, given));
+  for (const PlannedRun& run : plan.runs)
+    *out << LabelOf(run) << ": " << ToString(HyperparametersOf(run.job)) << '\n';
+  for (const LeftOut& one : plan.left_out) {
+    *out << one.algorithm << ", " << Plural(one.workers, "worker") << ": left out: " << OneLine(one.reason)
+         << '\n';
+  }
+  *out << Plural(plan.runs.size(), "run");
+  if (!searches.empty()) {
+    double cost = 0;
+    for (const PlannedSearch& search : searches) cost += CostOf(search.rungs);
+    *out << ", after searches for " << Plural(searches.size(), "learning rate")
+         << ", which replace those above and cost as much as " << Plural(std::llround(cost), "more run");
+  }
+  *out << "; nothing was started\n";
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -42,6 +66,10 @@ absl::StatusOr<int> RunCompare(const CompareOptions& options, Launcher* launcher
   RETURN_IF_ERROR(CompareDirectory::Check(options.out));
   std::optional<ProgramDescription> description;
   ASSIGN_OR_RETURN(const v1::Job given, GivenJob(options, signals, &description));
+  if (options.dry_run) {
+    RETURN_IF_ERROR(PrintPlan(options, given, streams.out));
+    return 0;
+  }
   if (options.overwrite) RETURN_IF_ERROR(CheckNoJobs(options.out));
   ASSIGN_OR_RETURN(const CompareDirectory directory,
                    CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, given)));

@@ -57,6 +57,7 @@ struct CompareOptions {
   std::string program;  // as in TrainOptions
   std::string out;
   bool overwrite = false;
+  bool dry_run = false;  // prints the plan and starts nothing
   double stall_seconds = 600;
   LauncherKind launcher = LauncherKind::kLocal;
   SlurmOptions slurm;

@@ -30,6 +30,7 @@ same command executes only the missing runs.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
+  catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --dry_run
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware,easgd \
       --workers=1,2,4 --seeds=3 --budget=samples:120000 --straggler=1:4x --out=out
   catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out      docs/python.md
@@ -301,6 +302,9 @@ CommandLine CompareCommandLine(CompareOptions* o) {
       "straggler", "WORKER:TIMES",
       [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
       "1:4x makes worker 1 (counted from 0) four times slower. May be repeated.");
+  flags.AddSwitch("dry_run", &o->dry_run,
+                  "Prints the runs that this comparison has, and those that it leaves out and why; starts "
+                  "nothing and writes nothing.");
   AddLaunchFlags(o, &flags);
   line.check = [o] { return Check(*o); };
   return line;

@@ -276,6 +276,20 @@ TEST_F(CompareTest, WithoutASearchTheAnswersFirstSentenceSaysSo) {
   EXPECT_TRUE(Report()["standings"][0]["search_cost"].is_null());
 }
 
+TEST_F(CompareTest, DryRunPrintsThePlanAndWritesNothing) {
+  options_.dry_run = true;
+  options_.search = SearchKind::kHalving;
+  options_.algorithms = {"sync", "hybrid"};
+  options_.workers = {1, 2};
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("sync, 1 worker, seed 1: learning rate"),
+                    HasSubstr("hybrid, 2 workers, seed 2:"), HasSubstr("hybrid, 1 worker: left out: "),
+                    HasSubstr("6 runs, after searches for 3 learning"), HasSubstr("nothing was started")));
+  EXPECT_THAT(Trained(), ElementsAre());
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
 TEST_F(CompareTest, ErrorsOfAnyJobAreReportedBeforeTheFirstRun) {
   options_.algorithms = {"sync", "hybrid"};
   EXPECT_EQ(Compare(), 1);
