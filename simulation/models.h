@@ -76,6 +76,8 @@ absl::StatusOr<FailureModel> ParseFailures(const std::string& text);
 struct QuadraticModel {
   double condition = 1;  // the ratio of the largest curvature, 1, to the smallest
   double noise = 0;      // standard deviation of each value of a minibatch's gradient
+  // The training samples in an epoch, if the job does not state them; 0: those of its data, which are loaded.
+  int64_t epoch_samples = 0;
 };
 // quadratic:100:0.1.
 absl::StatusOr<QuadraticModel> ParseQuadratic(const std::string& text);

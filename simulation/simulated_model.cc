@@ -6,11 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/base/rounding.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/timer.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
+#include "common/job/job_layout.h"
 #include "common/job/model_shapes.h"
 #include "kernels/device.h"
 #include "server/shard/shard_host.h"
@@ -119,12 +121,15 @@ struct QuadraticBlocks {
   int64_t values;  // in each
 };
 
+// Each fragment of the algorithm has values.
 QuadraticBlocks BlocksOf(const v1::Job& job, int64_t values_of_model, int servers) {
-  constexpr int64_t kMaxBlocks = 64, kMinValues = 16, kMinPerServer = 64;
+  constexpr int64_t kMaxBlocks = 64, kMinValues = 16, kFewPerServer = 64;
+  const auto fragments = static_cast<int64_t>(CeilDivide(FragmentsOf(job), servers));
+  const int64_t per_server = std::max(kFewPerServer, kMinValues * fragments);
   const int64_t block_size = int64_t{job.block_kib()} * 1024 / static_cast<int64_t>(sizeof(float));
   const int64_t shard = (values_of_model + servers - 1) / servers;
   const int64_t number = std::clamp<int64_t>((shard + block_size - 1) / block_size, 1, kMaxBlocks);
-  return {number, kMinValues * std::max<int64_t>(1, kMinPerServer / kMinValues / number)};
+  return {number, static_cast<int64_t>(RoundUp(CeilDivide(per_server, number), kMinValues))};
 }
 
 class Quadratic final : public SimulatedModel {
@@ -137,7 +142,13 @@ class Quadratic final : public SimulatedModel {
         train_samples_(train_samples),
         curvatures_(servers * blocks_.number * blocks_.values) {
     const int64_t per_server = blocks_.number * blocks_.values;
-    for (int s = 0; s < servers; ++s) tensors_.push_back({absl::StrCat("w", s), {per_server}});
+    // An optimizer of whole tensors needs one for each fragment.
+    const int64_t parts = CutsOf(job) == Cuts::kBetweenTensors ? CeilDivide(FragmentsOf(job), servers) : 1;
+    for (int64_t part = 0; part < servers * parts; ++part) {
+      const int64_t index = part % parts;
+      const int64_t size = per_server * (index + 1) / parts - per_server * index / parts;
+      tensors_.push_back({absl::StrCat("w", part), {size}});
+    }
     const auto values = static_cast<int64_t>(curvatures_.size());
     wire_scale_ = static_cast<double>(values_of_model) / static_cast<double>(values);
     const auto scaled = [this](int64_t value) {
@@ -237,6 +248,7 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticMod
   int64_t values = 0;
   for (const TensorSpec& tensor : ListTensors(layers)) values += tensor.size();
   auto samples = static_cast<uint64_t>(ShapeOf(job.data()).train_samples);
+  if (samples == 0) samples = static_cast<uint64_t>(quadratic.epoch_samples);
   if (samples == 0) {
     ASSIGN_OR_RETURN(const DataSets data, LoadData(job, DataPathsFromEnvironment()));
     samples = data.train.size();

@@ -111,13 +111,17 @@ Course CourseOf(const Evidence& evidence, const JobFacts& facts) {
           .at_once = at_once.value_or(1)};
 }
 
-void SetCourse(const Evidence& evidence, const JobFacts& facts, int64_t samples, v1::Job* job) {
+void SetCourse(const Evidence& evidence, const JobFacts& facts, const Course& course, v1::Job* job) {
+  const int64_t samples = course.samples;
   job->set_samples(samples);
   job->mutable_checkpoint()->set_every_updates(0);
   job->mutable_checkpoint()->set_every_seconds(0);
-  if (facts.knows_samples()) {
-    const double epochs = static_cast<double>(samples) / static_cast<double>(facts.samples_per_epoch());
-    job->mutable_evaluation()->set_every_epochs(static_cast<float>(epochs / kEvaluations));
+  const int64_t stated = course.quadratic ? course.quadratic->epoch_samples : 0;
+  if (facts.knows_samples() || stated > 0) {
+    const int64_t epoch = facts.knows_samples() ? facts.samples_per_epoch() : stated;
+    const double epochs = static_cast<double>(samples) / static_cast<double>(epoch);
+    job->mutable_evaluation()->set_every_epochs(
+        std::max(kMinEvaluationEpochs, static_cast<float>(epochs / kEvaluations)));
   }
   job->mutable_faults()->clear_stragglers();
   for (const auto& [worker, times] : evidence.slow) {
@@ -227,10 +231,13 @@ std::vector<Candidate> Candidates(const Evidence& evidence, std::vector<LeftOutP
     job.clear_optimizer();
     job.mutable_algorithm()->set_preset(preset.name);
     absl::StatusOr<v1::Job> complete = FillDefaultsAndValidate(job);
-    if (complete.ok()) {
+    // A preset's fragments may be more than the model can be divided into.
+    const absl::Status status =
+        complete.ok() ? JobFacts::Create(*complete, evidence.servers).status() : complete.status();
+    if (status.ok()) {
       candidates.push_back(MakeCandidate(Candidate::kPreset, *complete));
     } else {
-      left_out->push_back({preset.name, std::string(complete.status().message())});
+      left_out->push_back({preset.name, std::string(status.message())});
     }
   }
   const absl::StatusOr<v1::Job> own = FillDefaultsAndValidate(evidence.job);
@@ -285,7 +292,7 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
     SimulationOptions options = OptionsOf(evidence);
     options.quadratic = course.quadratic;
     Candidate candidate = trial->candidate;
-    SetCourse(evidence, facts, course.samples, &candidate.job);
+    SetCourse(evidence, facts, course, &candidate.job);
     ASSIGN_OR_RETURN(RunResult result, RunOne(candidate, evidence.job.seed() + index, options));
     const MutexLock lock(&mu);
     report(absl::StrCat(NameOf(candidate), ", seed ", result.seed, ": ",
@@ -306,10 +313,13 @@ absl::StatusOr<Trials> RunTrials(const Evidence& evidence,
   // The first run shows whether the job's data and its test set are there.
   absl::Status status = run_missing(all.first(1), 1);
   const bool scored = status.ok() && (all[0].diverged() || all[0].runs[0].accuracy);
-  if (!course.quadratic && (absl::IsNotFound(status) || (status.ok() && !scored))) {
+  const bool lacks_data = absl::IsNotFound(status);
+  if (lacks_data || (!course.quadratic && status.ok() && !scored)) {
     course =
         QuadraticCourse(evidence, course.samples,
                         status.ok() ? "its test set has no accuracy" : "its data is not on this machine");
+    // Then nobody knows how many samples an epoch has.
+    if (lacks_data && !facts.knows_samples()) course.quadratic->epoch_samples = course.samples;
     all[0].runs.clear();
     status = run_missing(all.first(1), 1);
   }
@@ -336,9 +346,12 @@ absl::StatusOr<double> ComputingShare(const Evidence& evidence, int servers) {
   SimulationOptions options = OptionsOf(evidence);
   options.servers = servers;
   options.start = {};
-  options.quadratic = QuadraticModel{};
   v1::Job job = evidence.job;
-  SetCourse(evidence, facts, kSteps * facts.period() * evidence.workers() * job.batch_size(), &job);
+  Course course;
+  course.samples = kSteps * facts.period() * evidence.workers() * job.batch_size();
+  course.quadratic = QuadraticModel{.epoch_samples = course.samples};
+  options.quadratic = course.quadratic;
+  SetCourse(evidence, facts, course, &job);
   ASSIGN_OR_RETURN(const RunResult run, RunOne(MakeCandidate(Candidate::kJob, job), job.seed(), options));
   return 1 - Trial{.candidate = {}, .runs = {run}}.waiting();
 }

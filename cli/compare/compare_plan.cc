@@ -53,7 +53,8 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
     job->set_samples(kEndlessSamples);
     job->mutable_optimizer()->mutable_schedule()->Clear();
     job->mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(const v1::Job endless, Complete(*job));
+    return JobFacts::Create(endless, options.servers).status();
   }
   if (options.budget.samples > 0) job->set_samples(options.budget.samples);
   ASSIGN_OR_RETURN(const v1::Job complete, Complete(*job));
@@ -67,7 +68,8 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   // If the number of samples is unknown, so is that of epochs; the default interval is one epoch.
   if (!job->evaluation().has_every_epochs() && (facts.knows_samples() || !facts.knows_budget())) {
     const double epochs = facts.knows_samples() ? facts.epochs() : static_cast<double>(complete.epochs());
-    job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * epochs / kEvaluations));
+    job->mutable_evaluation()->set_every_epochs(
+        std::max(kMinEvaluationEpochs, static_cast<float>(share * epochs / kEvaluations)));
   }
   return absl::OkStatus();
 }

@@ -15,11 +15,15 @@ int FragmentsOf(const v1::Job& job) {
              : 1;
 }
 
+Cuts CutsOf(const v1::Job& job) {
+  return NeedsWholeTensors(job.optimizer()) ? Cuts::kBetweenTensors : Cuts::kAnywhere;
+}
+
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,
                                          std::optional<int64_t> values_in_block) {
   const int64_t block_size = values_in_block.value_or(int64_t{job.block_kib()} * 1024 / sizeof(float));
   const int fragments = FragmentsOf(job);
-  const Cuts cuts = NeedsWholeTensors(job.optimizer()) ? Cuts::kBetweenTensors : Cuts::kAnywhere;
+  const Cuts cuts = CutsOf(job);
   auto layout = ParameterLayout::Create(tensors, num_servers, block_size, cuts, fragments);
   if (layout.ok()) return layout;
   if (fragments > 1 && ParameterLayout::Create(std::move(tensors), num_servers, block_size, cuts).ok()) {

@@ -15,9 +15,12 @@ namespace catchment {
 // Returns PseudoGradient.fragments; 1 with other contributions.
 int FragmentsOf(const v1::Job& job);
 
+// Returns where parameters may be split between blocks, servers and fragments: between tensors if the
+// optimizer uses norms over whole tensors (NeedsWholeTensors).
+Cuts CutsOf(const v1::Job& job);
+
 // Returns the layout of `tensors`, those of the job's model. `job` is complete and valid
-// (common/job/validate.h). No tensor is split if the optimizer uses norms over whole tensors
-// (NeedsWholeTensors). `values_in_block` overrides the job's block_kib. Errors: InvalidArgument, as from
+// (common/job/validate.h). `values_in_block` overrides the job's block_kib. Errors: InvalidArgument, as from
 // ParameterLayout::Create, naming the field that asks for whole tensors.
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,
                                          std::optional<int64_t> values_in_block = std::nullopt);

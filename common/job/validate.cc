@@ -31,7 +31,7 @@ constexpr double kMaxStepMs = 600000;
 constexpr double kMaxSpread = 3;
 constexpr double kMaxSlowness = 1000;
 // Between two evaluations. Their numbers have 64 bits.
-constexpr double kMinEpochs = 1e-6, kMaxEpochs = 1e9;
+constexpr double kMaxEvaluationEpochs = 1e9;
 // Samples are counted in 64 bits.
 constexpr double kMaxBudget = 9e18;
 
@@ -249,7 +249,7 @@ void CheckStragglers(const v1::Faults& faults, Problems* problems) {
 void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "checkpoint.keep", job.checkpoint().keep());
   problems->AtLeast<double>(0, "checkpoint.every_seconds", job.checkpoint().every_seconds());
-  problems->Within<double>(kMinEpochs, kMaxEpochs, "evaluation.every_epochs",
+  problems->Within<double>(kMinEvaluationEpochs, kMaxEvaluationEpochs, "evaluation.every_epochs",
                            job.evaluation().every_epochs());
   problems->Positive("faults.heartbeat_timeout_seconds", job.faults().heartbeat_timeout_seconds());
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());

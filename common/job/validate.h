@@ -10,6 +10,9 @@
 
 namespace catchment {
 
+// The smallest evaluation.every_epochs.
+inline constexpr float kMinEvaluationEpochs = 1e-6f;
+
 // Returns the job with every default filled in, its preset expanded (presets.h) and its layers named. Calling
 // it again changes nothing.
 // Errors: InvalidArgument with all problems, one on each line:
