@@ -34,8 +34,8 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
 // the beginning of main(), before any thread is started.
 void BlockSignals();
 
-// Calls `on_signal` for every one of the EndingSignals, from construction to destruction, on a separate
-// thread, which may call any function.
+// Calls `on_signal` for every one of the EndingSignals but SIGUSR1 and SIGUSR2, which it only logs, from
+// construction to destruction, on a separate thread, which may call any function.
 class SignalThread {
  public:
   explicit SignalThread(std::function<void(int signal)> on_signal);

@@ -6,10 +6,14 @@
 
 namespace catchment {
 
+// Returns true for SIGUSR1 and SIGUSR2. They end a command, which watches over a whole job. A daemon goes on
+// until SIGTERM, because a batch system warns all processes of a job at once.
+inline bool IsPlainWarning(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
+
 // Returns true for a signal with which batch systems warn of a limit before they end a job: SIGUSR1 and
 // SIGUSR2 (--signal of Slurm, -notify of Grid Engine, the run limit of LSF), and SIGXCPU, which the kernel
 // repeats every second after the limit.
-inline bool IsWarning(int signal) { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGXCPU; }
+inline bool IsWarning(int signal) { return IsPlainWarning(signal) || signal == SIGXCPU; }
 
 // Returns the set of SIGTERM, SIGINT, SIGHUP and the warnings, without those that this process ignores:
 // SIGHUP under nohup, or a warning after `trap '' USR1` in a script. Linux queues a blocked signal even if it

@@ -34,7 +34,9 @@ SignalThread::SignalThread(std::function<void(int signal)> on_signal)
         const sigset_t signals = Signals();
         for (int signal = 0; sigwait(&signals, &signal) == 0 && !ended_;) {
           if (!IsAwaited(signal)) continue;
-          LOG(INFO) << "received SIG" << sigabbrev_np(signal);
+          LOG(INFO) << "received SIG" << sigabbrev_np(signal)
+                    << (IsPlainWarning(signal) ? ", which ends no daemon; SIGTERM does" : "");
+          if (IsPlainWarning(signal)) continue;
           on_signal_(signal);
         }
       }) {}
