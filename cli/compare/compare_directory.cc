@@ -1,6 +1,7 @@
 #include "cli/compare/compare_directory.h"
 
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/compare/kubernetes_run.h"
 #include "cli/local/run_directory.h"
 #include "cli/local/train_monitor.h"
 #include "common/base/status_macros.h"
@@ -41,6 +43,8 @@ std::string JobDifference(const std::string& before, const std::string& now) {
 constexpr char kRecord[] = "/compare.json";
 constexpr char kData[] = "data";  // a key of the record
 constexpr const char* kRuns[] = {"runs", "search"};
+// Files of a run on Kubernetes.
+constexpr const char* kManifestFiles[] = {"run.yaml", "job.textproto", "kustomization.yaml"};
 constexpr const char* kFiles[] = {"compare.json",   "initial.safetensors", "report.json", "report.html",
                                   "best.textproto", "squeue.log",          "kubectl.log"};
 
@@ -69,6 +73,10 @@ absl::Status DeleteRuns(const std::string& path) {
     if (fs::is_directory(entry.symlink_status())) runs.push_back(entry.path().string());
   }
   for (const std::string& run : runs) {
+    for (const char* const file : kManifestFiles) {
+      RETURN_IF_ERROR(Delete(absl::StrCat(run, kManifests, "/", file)));
+    }
+    rmdir((run + kManifests).c_str());
     RETURN_IF_ERROR(DeleteRun(run));
   }
   fs::remove(path, error);
