@@ -116,9 +116,8 @@ absl::Status CheckMayReplace(const std::string& path) {
   const absl::StatusOr<v1::Job> job = LoadJob(path);
   const bool is_complete = job.ok() && job->has_faults() && job->has_checkpoint();
   if (is_complete && ReadTextFile(path).value_or("") == JobText(*job)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("--write=", path,
-                                                    " exists, and was not written by this command: choose ",
-                                                    "another file, or delete it"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--write=", path, " exists, and was not written by this command: choose another file, or delete it"));
 }
 
 absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {

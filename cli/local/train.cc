@@ -197,7 +197,7 @@ absl::Status CheckKeepsJob(const TrainOptions& options, const v1::Job& job) {
   if (ReadTextFile(own).value_or("") == JobText(job)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       options.job, " is the job file of the run in ", options.out,
-      ", which would be replaced by one with all ", "changes and defaults: ",
+      ", which would be replaced by one with all changes and defaults: ",
       Resumes(options) ? "leave JOB out to resume the run" : "copy it, or choose another --out"));
 }
 

@@ -177,9 +177,9 @@ absl::StatusOr<Reply> JobControl::Call(Method<Request, Reply> method, const Requ
   call->reader->Finish(&call->reply, &call->status, /*tag=*/nullptr);
   if (!call->HasEnded()) {
     call.release()->context->TryCancel();
-    return absl::DeadlineExceededError(absl::StrCat(who,
-                                                    ": the call has not ended in time, as happens where ",
-                                                    "gRPC could not start its threads: ", kThreadsRemedy));
+    return absl::DeadlineExceededError(absl::StrCat(
+        who, ": the call has not ended in time, as happens where gRPC could not start its threads: ",
+        kThreadsRemedy));
   }
   const absl::Status status = FromGrpc(call->status, who);
   const std::string message = EscapeControls(status.message());
