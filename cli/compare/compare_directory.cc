@@ -61,6 +61,17 @@ bool IsComparison(const std::string& path) {
   return record.is_object() && record.contains("algorithms") && record.contains("job");
 }
 
+// Deletes the files in the directory of a run's manifests, unless it is a link to one of somebody else.
+absl::Status DeleteManifests(const std::string& path) {
+  std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(path, error))) return absl::OkStatus();
+  for (const char* const file : kManifestFiles) {
+    RETURN_IF_ERROR(Delete(absl::StrCat(path, "/", file)));
+  }
+  rmdir(path.c_str());
+  return absl::OkStatus();
+}
+
 // Deletes the runs in a directory, and the directory if nothing else is in it.
 absl::Status DeleteRuns(const std::string& path) {
   std::error_code error;
@@ -73,10 +84,7 @@ absl::Status DeleteRuns(const std::string& path) {
     if (fs::is_directory(entry.symlink_status())) runs.push_back(entry.path().string());
   }
   for (const std::string& run : runs) {
-    for (const char* const file : kManifestFiles) {
-      RETURN_IF_ERROR(Delete(absl::StrCat(run, kManifests, "/", file)));
-    }
-    rmdir((run + kManifests).c_str());
+    RETURN_IF_ERROR(DeleteManifests(run + kManifests));
     RETURN_IF_ERROR(DeleteRun(run));
   }
   fs::remove(path, error);

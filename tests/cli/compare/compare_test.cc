@@ -276,6 +276,16 @@ TEST_F(CompareTest, WithoutASearchTheAnswersFirstSentenceSaysSo) {
   EXPECT_TRUE(Report()["standings"][0]["search_cost"].is_null());
 }
 
+TEST_F(CompareTest, OverwriteDeletesNoManifestsBehindALink) {
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  fs::create_directory(root_ + "/mine");
+  std::ofstream(root_ + "/mine/run.yaml") << "mine";
+  fs::create_directory_symlink(root_ + "/mine", options_.out + "/runs/sync-1-workers-seed-1/manifests");
+  options_.overwrite = true;
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_EQ(ReadTextFile(root_ + "/mine/run.yaml").value_or(""), "mine");
+}
+
 TEST_F(CompareTest, DryRunPrintsThePlanAndWritesNothing) {
   options_.dry_run = true;
   options_.search = SearchKind::kHalving;
