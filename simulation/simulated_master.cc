@@ -95,7 +95,9 @@ absl::Status SimulatedMaster::RegisterEvaluator() {
 absl::StatusOr<v1::RegisterReply> SimulatedMaster::Register(v1::RegisterRequest request) {
   request.set_run_id(kRunId);
   request.set_protocol_version(kProtocolVersion);
-  absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, /*address=*/"");
+  // Each worker has a machine of its own.
+  const std::string address = absl::StrCat(request.host(), " ", request.pid());
+  absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, address);
   WakeIfNeeded();
   return reply;
 }

@@ -140,6 +140,7 @@ class Quadratic final : public SimulatedModel {
         blocks_(BlocksOf(job, values_of_model, servers)),
         seed_(Derive(job.seed(), kNoiseStream)),
         train_samples_(train_samples),
+        test_samples_(TestSamplesOf(job)),
         curvatures_(servers * blocks_.number * blocks_.values) {
     const int64_t per_server = blocks_.number * blocks_.values;
     // An optimizer of whole tensors needs one for each fragment.
@@ -195,13 +196,12 @@ class Quadratic final : public SimulatedModel {
   }
 
   absl::StatusOr<v1::EvaluationReport> Evaluate(absl::Span<const float> weights) override {
-    constexpr double kSamples = 1e6;
     const double loss = LossAt(weights);
     v1::EvaluationReport report;
-    report.set_samples(static_cast<uint64_t>(kSamples));
-    report.set_loss_sum(kSamples * loss);
+    report.set_samples(static_cast<uint64_t>(test_samples_));
+    report.set_loss_sum(test_samples_ * loss);
     const double gone = std::isfinite(loss) ? std::clamp(1 - loss / initial_loss_, 0.0, 1.0) : 0;
-    report.set_correct(static_cast<uint64_t>(std::llround(kSamples * gone)));
+    report.set_correct(static_cast<uint64_t>(std::llround(test_samples_ * gone)));
     return report;
   }
 
@@ -212,10 +212,17 @@ class Quadratic final : public SimulatedModel {
     return loss;
   }
 
+  // Returns the number of test samples that the job states; else a million, for a fine accuracy.
+  static double TestSamplesOf(const v1::Job& job) {
+    const DataShape data = ShapeOf(job.data());
+    return data.counted || data.test_samples == 0 ? 1e6 : static_cast<double>(data.test_samples);
+  }
+
   const QuadraticModel model_;
   const QuadraticBlocks blocks_;
   const uint64_t seed_;
   const uint64_t train_samples_;
+  const double test_samples_;
   std::vector<TensorSpec> tensors_;
   std::vector<Range> layers_;
   std::vector<float> curvatures_;

@@ -20,7 +20,7 @@ bool Widen(const char* __restrict bytes, size_t n, float* __restrict out) {
     uint16_t upper;
     std::memcpy(&upper, bytes + sizeof(upper) * i, sizeof(upper));
     const float value = std::bit_cast<float>(static_cast<uint32_t>(upper) << 16);
-    non_finite |= !IsFinite(value);
+    non_finite |= !IsUsable(value);
     out[i] = value;
   }
   return non_finite == 0;

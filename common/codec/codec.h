@@ -36,7 +36,7 @@ class Codec {
   // Writes the payload of n zeros, for a contribution that is not part of the update. Block.scale is 1.
   void EncodeZeros(int64_t n, char* out) const;
 
-  // Writes all of `out`. Returns true if all values are finite. Errors: InvalidArgument with the reason if
+  // Writes all of `out`. Returns true if all values are usable. Errors: InvalidArgument with the reason if
   // the payload is not one of a block with that number of values; `out` is then undefined.
   absl::StatusOr<bool> Decode(const PayloadView& payload, float scale, absl::Span<float> out) const;
 

@@ -29,14 +29,15 @@ void Narrow(const float* in, size_t n, float factor, char* out) {
 
 bool Widen(const char* bytes, size_t n, float scale, float* out) {
   const __m256 scales = _mm256_set1_ps(scale);
-  const __m256i infinity = _mm256_set1_epi32(kInfinityBits);
+  const __m256i exponent_bits = _mm256_set1_epi32(kInfinityBits);
+  const __m256i largest_usable = _mm256_set1_epi32(kTooLargeBits - 1);
   __m256i non_finite = _mm256_setzero_si256();
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const __m128i numbers = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i));
     const __m256 values = _mm256_mul_ps(_mm256_cvtph_ps(numbers), scales);
-    const __m256i exponents = _mm256_and_si256(_mm256_castps_si256(values), infinity);
-    non_finite = _mm256_or_si256(non_finite, _mm256_cmpeq_epi32(exponents, infinity));
+    const __m256i exponents = _mm256_and_si256(_mm256_castps_si256(values), exponent_bits);
+    non_finite = _mm256_or_si256(non_finite, _mm256_cmpgt_epi32(exponents, largest_usable));
     _mm256_storeu_ps(out + i, values);
   }
   bool finite = _mm256_testz_si256(non_finite, non_finite);
@@ -44,7 +45,7 @@ bool Widen(const char* bytes, size_t n, float scale, float* out) {
     uint16_t number;
     std::memcpy(&number, bytes + 2 * i, sizeof(number));
     out[i] = _cvtsh_ss(number) * scale;
-    finite &= IsFinite(out[i]);
+    finite &= IsUsable(out[i]);
   }
   return finite;
 }

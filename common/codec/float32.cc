@@ -10,7 +10,7 @@ bool Copy(const char* __restrict bytes, size_t n, float* __restrict out) {
   for (size_t i = 0; i < n; ++i) {
     float value;
     std::memcpy(&value, bytes + sizeof(float) * i, sizeof(float));
-    non_finite |= !IsFinite(value);
+    non_finite |= !IsUsable(value);
     out[i] = value;
   }
   return non_finite == 0;

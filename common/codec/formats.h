@@ -2,7 +2,7 @@
 // codecs share.
 //
 // `payload` has the size of a whole number of values, and `out` has room for all of them. Decoders return
-// true if all values are finite.
+// true if all values are usable (IsUsable).
 // Threads: pure functions.
 #ifndef CATCHMENT_COMMON_CODEC_FORMATS_H_
 #define CATCHMENT_COMMON_CODEC_FORMATS_H_
@@ -55,6 +55,11 @@ inline constexpr uint32_t kInfinityBits = 0x7f800000;
 inline uint32_t MagnitudeBits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
 
 inline bool IsFinite(float x) { return MagnitudeBits(x) < kInfinityBits; }
+
+// Magnitudes of 2^63 and more count as infinite in what a peer sends: the square of a smaller one is a
+// float32, so that no single contribution makes the state of an optimizer infinite.
+inline constexpr uint32_t kTooLargeBits = 0x5f000000;
+inline bool IsUsable(float x) { return MagnitudeBits(x) < kTooLargeBits; }
 
 inline bool AreFinite(const float* values, int64_t size) {
   uint32_t largest = 0;

@@ -147,7 +147,7 @@ void SubtractValues(const float* __restrict sum, const int8_t* __restrict number
   for (size_t i = 0; i < n; ++i) residual[i] = sum[i] - static_cast<float>(numbers[i]) * unit * scale;
 }
 
-// Returns true if all values are finite.
+// Returns true if all values are usable.
 bool WriteValues(const int8_t* __restrict numbers, float unit, float scale, size_t n, float* __restrict out) {
   uint32_t largest = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -155,7 +155,7 @@ bool WriteValues(const int8_t* __restrict numbers, float unit, float scale, size
     largest = std::max(largest, MagnitudeBits(value));
     out[i] = value;
   }
-  return largest < kInfinityBits;
+  return largest < kTooLargeBits;
 }
 
 // Reads the codes of a group of n values.

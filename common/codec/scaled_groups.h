@@ -68,7 +68,7 @@ const GroupFormat* FindGroupFormat(v1::Compression::Codec codec);
 void EncodeScaledGroups(const GroupFormat& format, absl::Span<const float> gradient, float decay,
                         absl::Span<float> residual, char* out);
 
-// Decodes a payload of out.size() values. Returns true if all values are finite.
+// Decodes a payload of out.size() values. Returns true if all values are usable.
 // Errors: InvalidArgument for a scale below 0, the code -128, and a last high half that is not 0; `out` is
 // then undefined. Threads: pure function.
 absl::StatusOr<bool> DecodeScaledGroups(const GroupFormat& format, PayloadView payload,

@@ -151,7 +151,7 @@ absl::StatusOr<bool> DecodeTopK(PayloadView payload, int64_t k, absl::Span<float
     const float value = TakeOne<float>(&values);
     if (index < next || index >= out.size()) return WrongIndex(j, index, next, out.size());
     out[index] = value;
-    finite &= IsFinite(value);
+    finite &= IsUsable(value);
     next = index + size_t{1};
   }
   return finite;

@@ -93,7 +93,7 @@ uint64_t StepsPerEpoch(const v1::Job& job, uint64_t train_samples);
 uint32_t LargestMinibatch(const v1::Job& job);
 
 // The learning rate's scale by the workers that train (proto/job.proto, Optimizer.WorkerScaling):
-//   LINEAR:      workers now / Job.workers
+//   LINEAR:      workers now / Job.workers, at most 2
 //   SQUARE_ROOT: its square root
 // Source: Goyal et al. 2017, arXiv:1706.02677: an average over k times as many samples takes k times the
 // step.

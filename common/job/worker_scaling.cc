@@ -6,7 +6,7 @@
 namespace catchment {
 
 double WorkerScale(v1::Optimizer::WorkerScaling scaling, uint32_t active, uint32_t workers) {
-  const double share = static_cast<double>(std::max(1u, active)) / workers;
+  const double share = std::min(2.0, static_cast<double>(std::max(1u, active)) / workers);
   switch (scaling) {
     case v1::Optimizer::LINEAR:
       return share;

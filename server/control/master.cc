@@ -55,7 +55,7 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
-  EndIfEnough();
+  EndIfEnough("");
 }
 
 double Master::done_epochs() const {
@@ -81,6 +81,7 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
     return status;
   }
   ApplyMarks(report);
+  NoteIfOverstated(report);
   TakeDisconnected(report);
   for (const CheckpointTracker::Saved& saved : checkpoints_.Observe(report)) OnSavedByAll(saved);
   // Later checkpoints have versions that no shard has passed.
@@ -122,6 +123,7 @@ v1::ShardCommand Master::Command(bool rosters) const {
   command.set_generation(rosters_.generation());
   if (rosters) rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
+  if (overstated_) command.set_most_samples(MostSamples());
   if (plateau_) command.set_plateau_factor(plateau_->factor());
   if (job_.algorithm().consistency().has_quorum()) command.set_step_seconds(FastestStepSeconds());
   if (state_machine_.final_checkpoint() > 0) {
@@ -174,10 +176,13 @@ void Master::Tick() {
   const double now = clock_->Now();
   events_.Tick(now);
   for (const Member& member : membership_.TakeExpired(now)) {
-    if (member.role == v1::WORKER) Release(member);
+    if (member.role == v1::WORKER) {
+      BarIfAwaited(member);
+      Release(member);
+    }
     watch_.Forget(member.incarnation);
   }
-  if (state_machine_.overdue(now, LeavePatience())) DismissWorkers();
+  if (state_machine_.overdue(now, LeavePatience())) RemoveWorkers("did not leave in time");
   WatchProgress();
   Advance();
 }

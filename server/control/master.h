@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
@@ -126,6 +127,8 @@ class Master {
   LeaseConditions lease_conditions() const;
   // Returns FailedPrecondition if checkpoint `number` does not wait for the state of this worker.
   absl::Status CheckStateIsWanted(uint64_t incarnation, uint64_t number) const;
+  // Returns the index of the worker with this incarnation. NotFound if it is not a member.
+  absl::StatusOr<uint32_t> IndexOf(uint64_t incarnation) const;
   // Notes whether the worker's state was saved for checkpoint `number`.
   void OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Status& status);
   // Has no effect for a member that has already left.
@@ -230,21 +233,36 @@ class Master {
   void OpenLedger(uint64_t train_samples);
   double done_epochs() const;  // requires the ledger
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
-  // Returns Unavailable if workers from `origin` were stuck too often, and the job trains without them.
+  // Lets the newcomer wait if its data differs from that of the workers that are there, none of which has
+  // samples yet. If those of its kind outnumber these, and are most of the job's workers, these are removed.
+  absl::Status CheckAgrees(const v1::RegisterRequest& request, const std::string& origin);
+  // Returns how the newcomer's data differs from the job's; empty if it does not, or may decide it.
+  std::string DescribeOtherData(const v1::RegisterRequest& request) const;
+  // Returns true if only the members decide facts of the job's data, and none was assigned samples.
+  bool DataIsOpen() const { return !assigned_ && !draining_ && from_.train_samples() == 0; }
+  // Returns the most samples that a shard can have counted of what was assigned.
+  uint64_t MostSamples() const;
+  // Notes whether the shard has counted more than that.
+  void NoteIfOverstated(const v1::ShardReport& report);
+  // Notes that the worker has held up the others for `seconds` (ProgressWatch::Bar).
+  void Bar(const Member& worker, double seconds, bool vanished = false);
+  // Does so for a worker that is lost, if updates had to wait for it.
+  void BarIfAwaited(const Member& worker);
+  // Returns Unavailable if workers from `origin` were stuck, or vanished, too often, and the job trains
+  // without them.
   absl::Status CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const;
-  absl::Status CheckClassNames(const v1::RegisterRequest& request) const;
-  absl::Status CheckTrainSamples(const v1::RegisterRequest& request) const;
-  // Returns true if the number of training samples is only what earlier workers said, none of which is left
-  // or was assigned samples.
-  bool TrainSamplesAreOpen() const;
   // Records a worker's progress for the status. InvalidArgument if it is impossible.
   absl::Status Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> LeaseFor(const v1::GetLeaseRequest& request, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
   // Returns Lease.local_steps of the member's next lease.
   uint32_t LocalStepsOf(const Member& member) const;
-  // Returns the highest StepsPerSecond of a worker; 0: unknown.
-  double MostStepsPerSecond() const;
+  // Returns the steps per second of a worker without its exchanges, at most as many as servers have answered;
+  // 0: unknown.
+  double SpeedOf(const Member& worker) const;
+  // Returns the second highest speed of more than two workers, so that a single one does not decide how the
+  // others work, otherwise the highest; 0: unknown.
+  double HighSpeed(absl::FunctionRef<double(const Member&)> speed_of) const;
   // Returns ShardCommand.step_seconds.
   double FastestStepSeconds() const;
   // Returns the interval between two calls of one kind by a worker: `seconds`, or more with many workers, to
@@ -252,6 +270,9 @@ class Master {
   double Spread(double seconds) const;
   // Returns the answer that there is no lease yet.
   v1::Lease Wait(double retry_seconds) const;
+  // Asynchronous mode: returns true for a worker that joined while others trained, until servers have
+  // answered a contribution of it: neither updates nor the learning rate count it before.
+  bool IsOnProbation(const Member& worker) const;
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
   // Synchronous mode: returns true if updates from `version` on may be granted while a checkpoint is
   // announced.
@@ -262,10 +283,13 @@ class Master {
   // has work.
   uint64_t ClockForJoiner(uint64_t pushes) const;
   std::vector<Rosters::Entry> RosterEntries() const;
+  // Returns InvalidArgument for a score that no test set of the job can have.
+  absl::Status CheckScore(const v1::EvaluationReport& report, const Member& evaluator) const;
   void FollowPlateau();
-  void RecordScore();
+  void RecordScore(const Member& evaluator);
   bool IsWanted(const v1::BestState& score) const;
-  void EndIfEnough();
+  // `source`: of the last score, as the end of a sentence.
+  void EndIfEnough(absl::string_view source);
 
   void Remove(const v1::LeaveRequest& request);
   // Returns true if the process of a worker that has left must not end yet.
@@ -273,6 +297,8 @@ class Master {
   // Removes the worker from the rosters. Its samples are assigned to others when all shards have reported how
   // many of its contributions they have (SettleLeaving).
   void Release(const Member& worker);
+  // Removes the worker if it has stated more steps to a server than it was assigned.
+  void RemoveIfOverstated(const v1::PushMark& mark, uint32_t server);
   // Counts the steps that the shards have settled as trained, and reassigns the others of workers that have
   // left.
   void ApplyMarks(const v1::ShardReport& report);
@@ -292,8 +318,10 @@ class Master {
   // Returns the time for which workers that must leave may push nothing: the time of a few steps, or of a
   // block over a slow network.
   double LeavePatience() const;
-  // Removes workers that have not left in time.
-  void DismissWorkers();
+  // Removes all workers.
+  void RemoveWorkers(absl::string_view why);
+  // Sets the names of the classes, and removes evaluators with others.
+  void SetClassNames(uint64_t names);
   // Returns true if a job that is being stopped may announce the checkpoint with the states of its workers.
   // In synchronous mode the version after all granted updates is known in advance; otherwise all workers must
   // have pushed everything.
@@ -316,8 +344,6 @@ class Master {
 
   void FillProgress(v1::JobStatus* status) const;
   void FillBest(v1::JobStatus* status) const;
-  // Returns the learning rate for a status whose progress and shards are filled in.
-  double LearningRateAt(const v1::JobStatus& status) const;
   void FillShards(v1::JobStatus* status) const;
   v1::WorkerStatus StatusOf(const Member& worker) const;
 
@@ -335,8 +361,15 @@ class Master {
   std::unique_ptr<DataLedger> ledger_;  // null until the number of training samples is known
   uint64_t train_samples_ = 0;
   uint64_t data_checksum_ = 0;                  // of the first worker; 0: unknown
-  uint64_t class_names_ = from_.class_names();  // RegisterRequest.class_names of the members; 0: none
-  bool assigned_ = false;                       // samples, to any worker of this run
+  bool overstated_ = false;                     // workers have stated more samples than they were assigned
+  uint64_t class_names_ = from_.class_names();  // RegisterRequest.class_names of the workers; 0: none
+  // What a worker states of its data. By process, of those that wait because theirs differs.
+  struct Statement {
+    uint64_t train_samples = 0, class_names = 0;
+    bool operator==(const Statement&) const = default;
+  };
+  std::map<std::string, Statement> waiting_;
+  bool assigned_ = false;  // samples, to any worker of this run
   uint64_t total_samples_ = 0;
   JobStateMachine state_machine_;
   ShardReports shard_reports_;

@@ -1,12 +1,13 @@
 // The part of the master that tracks progress: what workers report as done, what the shards have settled, and
 // which members make no progress.
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/job/algorithm_facts.h"
 #include "server/control/master.h"
+#include "server/control/stated_facts.h"
 
 namespace catchment {
 namespace {
@@ -22,31 +23,11 @@ bool ReportsAllDone(const Member& worker) {
          worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
 }
 
-absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
-  const auto refuse = [&member](absl::string_view field, const auto& value, const auto& limit) {
-    return absl::InvalidArgumentError(absl::StrCat(member.name(), " reports Progress.", field, " ", value,
-                                                   ", but it was assigned ", limit));
-  };
-  if (progress.lease() > member.lease.number()) {
-    return refuse("lease", progress.lease(), absl::StrCat("lease ", member.lease.number(), " last"));
-  }
-  const uint64_t lease_steps = member.lease.minibatches_size();
-  if (progress.lease() == member.lease.number() && progress.lease_steps() > lease_steps) {
-    return refuse("lease_steps", progress.lease_steps(), absl::StrCat(lease_steps, " in that lease"));
-  }
-  if (progress.steps() > member.granted_steps) {
-    return refuse("steps", progress.steps(), member.granted_steps);
-  }
-  if (progress.samples() > member.granted_samples) {
-    return refuse("samples", progress.samples(), member.granted_samples);
-  }
-  for (const double seconds : {progress.compute_seconds(), progress.push_seconds(), progress.pull_seconds(),
-                               progress.data_seconds(), progress.read_seconds()}) {
-    if (std::isfinite(seconds) && seconds >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(member.name(), " reports ", seconds, " seconds in its Progress"));
-  }
-  return absl::OkStatus();
+absl::Status CheckProgress(const v1::Progress& progress, const Member& worker) {
+  StatedFacts facts(worker);
+  if (progress.lease() == worker.lease.number())
+    facts.Set(v1::Owner::LEASE_STEPS, worker.lease.minibatches_size());
+  return facts.Check(progress);
 }
 
 double MeanStepSeconds(const Member& worker) {
@@ -119,12 +100,61 @@ void Master::WatchWorkers() {
         absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered "
                         "lost; its samples are assigned to other workers",
                         worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
-    watch_.Bar(worker.origin(), watch_.SecondsWithout(worker.incarnation, now), worker.incarnation,
-               membership_.next_incarnation(), now);
+    Bar(worker, watch_.SecondsWithout(worker.incarnation, now));
     watch_.NoteStuck(WorkOf(worker).process);
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }
+}
+
+void Master::RemoveIfOverstated(const v1::PushMark& mark, uint32_t server) {
+  const Member* const found = membership_.Find(v1::WORKER, mark.worker(), mark.incarnation());
+  if (found == nullptr) return;
+  const uint64_t stated = std::max(mark.answered_steps(), mark.begun_steps());
+  if (stated <= found->granted_steps) return;
+  const Member worker = *found;
+  AddOfMember(absl::StrCat(worker.name(), " stated ", stated, " steps to server ", server,
+                           ", but it was assigned ", worker.granted_steps,
+                           ": removed; its samples are assigned to others"));
+  Bar(worker, membership_.heartbeat_timeout_seconds());
+  membership_.Remove(worker.role, worker.index);
+  Release(worker);
+}
+
+uint64_t Master::MostSamples() const {
+  uint64_t steps = 0;
+  const auto add = [this, &steps](const Member& worker) {
+    const uint64_t settled = marks_.Of(worker.index, worker.incarnation).settled;
+    steps += worker.granted_steps - std::min(worker.granted_steps, settled);
+  };
+  for (const Member* worker : membership_.workers()) add(*worker);
+  for (const Leaving& leaving : leaving_) add(leaving.worker);
+  // Samples of a lost worker may be in the center, and are assigned again.
+  const uint64_t slack = repeated_samples_ + total_samples_ / 100;
+  return ledger_->done_samples() + steps * LargestMinibatch(job_) + slack;
+}
+
+void Master::NoteIfOverstated(const v1::ShardReport& report) {
+  if (overstated_ || ledger_ == nullptr) return;
+  const uint64_t counted = report.samples() + report.late_samples();
+  if (counted <= MostSamples()) return;
+  overstated_ = true;
+  events_.Add(absl::StrCat("server ", report.shard(), " has counted ", counted,
+                           " samples, more than were assigned: a worker states too many; the schedule of the "
+                           "learning rate follows the master's count from now on"));
+}
+
+void Master::Bar(const Member& worker, double seconds, bool vanished) {
+  watch_.Bar(worker.origin(), seconds, worker.incarnation, membership_.next_incarnation(), clock_->Now(),
+             vanished);
+}
+
+void Master::BarIfAwaited(const Member& worker) {
+  const v1::Consistency& consistency = job_.algorithm().consistency();
+  const bool waits = (NumGroups(consistency) > 0 && !consistency.has_quorum()) || StalenessBound(consistency);
+  if (!waits || !state_machine_.begun() || (!synchronous_ && IsOnProbation(worker))) return;
+  const double seconds = watch_.SecondsVanished(worker.incarnation, worker.heard_at, clock_->Now());
+  if (seconds > 0) Bar(worker, seconds, /*vanished=*/true);
 }
 
 double Master::LeavePatience() const {
@@ -155,6 +185,7 @@ void Master::Release(const Member& worker) {
 
 void Master::ApplyMarks(const v1::ShardReport& report) {
   const std::vector<PushMarks::Change> changes = marks_.Update(report);
+  for (const v1::PushMark& mark : report.marks()) RemoveIfOverstated(mark, report.shard());
   if (ledger_ == nullptr) return;
   for (const PushMarks::Change& worker : changes) ledger_->MarkDone(worker.incarnation, worker.settled);
   SettleLeaving();

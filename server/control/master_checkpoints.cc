@@ -70,6 +70,13 @@ absl::Status Master::CheckStateIsWanted(uint64_t incarnation, uint64_t number) c
       absl::StrCat("checkpoint ", number, " does not wait for the state of incarnation ", incarnation));
 }
 
+absl::StatusOr<uint32_t> Master::IndexOf(uint64_t incarnation) const {
+  for (const Member* worker : membership_.workers()) {
+    if (worker->incarnation == incarnation) return worker->index;
+  }
+  return absl::NotFoundError(absl::StrCat("no worker of the job has incarnation ", incarnation));
+}
+
 void Master::OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Status& status) {
   if (!states_.Awaits(incarnation, number)) return;
   if (status.ok()) {

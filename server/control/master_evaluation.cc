@@ -9,9 +9,21 @@
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/model_file.h"
+#include "common/job/data_sources.h"
 #include "server/control/master.h"
+#include "server/control/stated_facts.h"
 
 namespace catchment {
+namespace {
+
+// Returns the number of test samples that the job's file states; 0: an evaluator counts them.
+uint64_t StatedTestSamples(const v1::Job& job) {
+  if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) return 0;
+  const DataShape data = ShapeOf(job.data());
+  return data.counted ? 0 : static_cast<uint64_t>(data.test_samples);
+}
+
+}  // namespace
 
 absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvaluationRequest& request) {
   absl::StatusOr<Member*> member = membership_.RenewEvaluator(request.incarnation(), clock_->Now());
@@ -41,12 +53,16 @@ absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::Eva
   ASSIGN_OR_RETURN(Member* const evaluator, membership_.RenewEvaluator(report.incarnation(), clock_->Now()));
   RETURN_IF_ERROR(CheckStatistics(tensors_, job_.model().has_external(),
                                   absl::MakeConstSpan(report.statistics().data(), report.statistics_size())));
+  if (absl::Status status = CheckScore(report, *evaluator); !status.ok()) {
+    AddOfMember(status.message());
+    return status;
+  }
   ++evaluator->evaluation_calls;
   if (const std::optional<double> since = std::exchange(evaluator->evaluates_since, std::nullopt))
     longest_evaluation_ = std::max(longest_evaluation_, clock_->Now() - *since);
   if (evaluations_.Report(report)) {
     FollowPlateau();
-    RecordScore();
+    RecordScore(*evaluator);
   }
   v1::ReportEvaluationReply reply;
   // A repeated report gets the same answer.
@@ -54,6 +70,21 @@ absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::Eva
   if (reply.keep()) best_awaited_from_ = report.incarnation();
   Advance();
   return reply;
+}
+
+absl::Status Master::CheckScore(const v1::EvaluationReport& report, const Member& evaluator) const {
+  StatedFacts facts(evaluator.name());
+  facts.Set(v1::Owner::SCORED_SAMPLES, report.samples());
+  // An attached program may score as many as it likes, with any loss.
+  const bool scores_all = !job_.model().has_external() && report.samples() > 0;
+  const uint64_t stated = StatedTestSamples(job_);
+  const uint64_t known = stated > 0 ? stated : evaluations_.last().samples();
+  if (scores_all && known > 0) facts.Set(v1::Owner::TEST_SAMPLES, known);
+  RETURN_IF_ERROR(facts.Check(report));
+  if (!scores_all || !(report.loss_sum() < 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(evaluator.name(), " reports EvaluationReport.loss_sum ",
+                                                 report.loss_sum(),
+                                                 ", and the losses of this model are not negative"));
 }
 
 void Master::WatchEvaluators() {
@@ -80,7 +111,7 @@ void Master::WatchEvaluators() {
   }
 }
 
-void Master::RecordScore() {
+void Master::RecordScore(const Member& evaluator) {
   const v1::EvaluationReport& report = evaluations_.last();
   const double samples = static_cast<double>(report.samples());
   v1::BestState score;
@@ -90,7 +121,7 @@ void Master::RecordScore() {
   score.set_samples(evaluations_.last_moment().samples);
   early_stopping_.Observe(score);
   if (job_.evaluation().keep_best() && IsWanted(score)) best_wanted_ = score;
-  EndIfEnough();
+  EndIfEnough(absl::StrCat(", as ", evaluator.name(), " reports"));
 }
 
 bool Master::IsWanted(const v1::BestState& score) const {
@@ -101,8 +132,9 @@ bool Master::IsWanted(const v1::BestState& score) const {
   return !best_is_kept && !better_are_awaited && early_stopping_.IsBetter(score, kept_);
 }
 
-void Master::EndIfEnough() {
-  if (!early_stopping_.enough().empty()) state_machine_.EndEarly(early_stopping_.enough());
+void Master::EndIfEnough(absl::string_view source) {
+  const std::string& enough = early_stopping_.enough();
+  if (!enough.empty()) state_machine_.EndEarly(absl::StrCat(enough, source));
 }
 
 absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {

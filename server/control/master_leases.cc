@@ -1,6 +1,7 @@
 // The part of the master that grants leases.
 #include <algorithm>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
 #include "common/base/status_macros.h"
@@ -105,19 +106,30 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
 uint32_t Master::LocalStepsOf(const Member& member) const {
   const v1::PseudoGradient& contribution = job_.algorithm().contribution().pseudo_gradient();
   if (!contribution.steps_by_speed()) return 0;
-  return LocalSteps(contribution.local_steps(), StepsPerSecond(member.progress), MostStepsPerSecond());
+  return LocalSteps(contribution.local_steps(), SpeedOf(member),
+                    HighSpeed([this](const Member& worker) { return SpeedOf(worker); }));
 }
 
-double Master::MostStepsPerSecond() const {
-  double fastest = 0;
-  for (const Member* worker : membership_.workers())
-    fastest = std::max(fastest, StepsPerSecond(worker->progress));
-  return fastest;
+double Master::SpeedOf(const Member& worker) const {
+  const double stated = StepsPerSecond(worker.progress);
+  const double seconds = watch_.SecondsPerAnswer(worker.incarnation);
+  return seconds > 0 ? std::min(stated, 1 / seconds) : stated;
+}
+
+double Master::HighSpeed(absl::FunctionRef<double(const Member&)> speed_of) const {
+  double highest = 0, second = 0;
+  for (const Member* worker : membership_.workers()) {
+    const double speed = speed_of(*worker);
+    second = std::max(second, std::min(highest, speed));
+    highest = std::max(highest, speed);
+  }
+  return membership_.num_workers() > 2 && second > 0 ? second : highest;
 }
 
 double Master::FastestStepSeconds() const {
-  const double fastest = MostStepsPerSecond();
-  return fastest > 0 ? 1 / fastest : 0;
+  // Servers answer a worker only when a quorum is in, so their times do not bound its speed.
+  const double speed = HighSpeed([](const Member& worker) { return StepsPerSecond(worker.progress); });
+  return speed > 0 ? 1 / speed : 0;
 }
 
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
@@ -140,7 +152,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   }
   if (synchronous_) {
     rosters_.Begin(*version, RosterEntries(), shard_reports_.lowest_version());
-  } else if (rosters_.IsIdle(member->incarnation)) {
+  } else if (rosters_.IsIdle(member->incarnation) && !IsOnProbation(*member)) {
     rosters_.SetActive(member->incarnation, ClockForJoiner(PushesOf(*member)));
   }
   const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
@@ -158,6 +170,10 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
     granted_ = std::max(granted_, *version + assignment.minibatches.size() / pace_.steps_per_version);
   }
   return member->lease;
+}
+
+bool Master::IsOnProbation(const Member& worker) const {
+  return worker.joined_late && marks_.Of(worker.index, worker.incarnation).answered == 0;
 }
 
 bool Master::CheckpointIsKnown(uint64_t version) const {

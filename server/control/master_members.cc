@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/data_sources.h"
@@ -48,19 +49,25 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
     return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
   }
   RETURN_IF_ERROR(CheckFits(request));
-  RETURN_IF_ERROR(CheckIsNotBarred(request, address.empty() ? request.host() : address));
+  const std::string& origin = address.empty() ? request.host() : address;
+  RETURN_IF_ERROR(CheckIsNotBarred(request, origin));
   if (!membership_.HasRoom(request.role())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
                      Membership::kMaxEvaluators, " evaluators"));
   }
-  class_names_ = request.class_names();
-  if (request.role() == v1::WORKER && data_checksum_ == 0) data_checksum_ = request.data_checksum();
-  const Member& member = *membership_.Register(request, clock_->Now(), address);
+  RETURN_IF_ERROR(CheckAgrees(request, origin));
+  if (request.role() == v1::WORKER) {
+    if (DataIsOpen() && membership_.num_workers() == 0) SetClassNames(request.class_names());
+    if (data_checksum_ == 0) data_checksum_ = request.data_checksum();
+  }
+  Member& member = *membership_.Register(request, clock_->Now(), address);
+  member.joined_late = state_machine_.state() == JobStateMachine::State::kTraining;
   if (member.role == v1::WORKER && train_samples_ != request.train_samples())
     OpenLedger(request.train_samples());
   if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
     rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
+    if (member.joined_late) rosters_.SetIdle(member.incarnation);
   }
   expected_evaluators_ = std::max(expected_evaluators_, membership_.num_evaluators());
   v1::RegisterReply reply;
@@ -77,10 +84,11 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
 absl::Status Master::CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const {
   const double seconds = watch_.BarredFor(origin, clock_->Now());
   if (request.role() != v1::WORKER || seconds == 0 || membership_.num_workers() == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "the worker ", ProcessOf(request), " may register in ", std::ceil(seconds), " s: workers from ", origin,
-      " made no progress more than once and held up the others; if their steps take so long, set a "
-      "higher faults.stuck_seconds"));
+  return NotReady(absl::StrCat("the worker ", ProcessOf(request), " may register in ", std::ceil(seconds),
+                               " s: workers from ", origin,
+                               " made no progress, or vanished, more than once and held up the others; if "
+                               "their steps take so long, set a "
+                               "higher faults.stuck_seconds"));
 }
 
 absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
@@ -90,42 +98,62 @@ absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
         "the worker ", ProcessOf(request), " builds a different model than the servers: ", difference,
         "; start workers and servers of the same version of Catchment"));
   }
-  RETURN_IF_ERROR(CheckClassNames(request));
-  if (request.role() != v1::WORKER) return absl::OkStatus();
-  return CheckTrainSamples(request);
-}
-
-absl::Status Master::CheckClassNames(const v1::RegisterRequest& request) const {
-  const bool open = from_.class_names() == 0 && !assigned_ && membership_.empty() && !draining_;
-  if (class_names_ == request.class_names() || open) return absl::OkStatus();
-  const std::vector<const Member*> workers = membership_.workers();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the ", request.role() == v1::EVALUATOR ? "evaluator" : "worker", " ", ProcessOf(request),
-                   " has classes of other names than ",
-                   workers.empty() ? "the job's other members" : workers.front()->name(),
-                   "; give all workers, the evaluator and a resumed job directories with the same names in "
-                   "data.image_folder"));
-}
-
-absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const {
   const auto wrong = [&request](const auto&... what) {
     return absl::FailedPreconditionError(absl::StrCat("the worker ", ProcessOf(request), " has ", what...));
   };
+  if (request.class_names() != 0 && !job_.data().has_image_folder())
+    return wrong("names of classes, and the job's data have none; see the job's data");
+  if (request.role() != v1::WORKER) return absl::OkStatus();
   const uint64_t samples = request.train_samples();
   if (samples == 0) return wrong("no training samples; see the job's data");
-  if (const uint64_t stated = StatedTrainSamples(job_); stated > 0 && samples != stated) {
-    return wrong(samples, " training samples, and the job's data have ", stated,
-                 "; start workers and servers of the same version of Catchment");
-  }
-  if (train_samples_ == 0 || samples == train_samples_ || TrainSamplesAreOpen()) return absl::OkStatus();
-  const std::vector<const Member*> workers = membership_.workers();
-  return wrong(samples, " training samples, and the job has ", train_samples_,
-               workers.empty() ? "" : absl::StrCat(", as ", workers.front()->name(), " has"),
-               "; give all workers, and a resumed job, the same data");
+  const uint64_t stated = StatedTrainSamples(job_);
+  if (stated == 0 || samples == stated) return absl::OkStatus();
+  return wrong(samples, " training samples, and the job's data have ", stated,
+               "; start workers and servers of the same version of Catchment");
 }
 
-bool Master::TrainSamplesAreOpen() const {
-  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_;
+std::string Master::DescribeOtherData(const v1::RegisterRequest& request) const {
+  const std::vector<const Member*> workers = membership_.workers();
+  const bool decides = DataIsOpen() && workers.empty();
+  if (decides) return "";
+  const std::string first = workers.empty() ? "" : workers.front()->name();
+  if (class_names_ != request.class_names()) {
+    return absl::StrCat(" has classes of other names than ",
+                        first.empty() ? "the job's other members" : first,
+                        "; give all workers, the evaluator and a resumed job directories with the same names "
+                        "in data.image_folder");
+  }
+  const uint64_t samples = request.train_samples();
+  if (request.role() != v1::WORKER || train_samples_ == 0 || samples == train_samples_) return "";
+  return absl::StrCat(" has ", samples, " training samples, and the job has ", train_samples_,
+                      first.empty() ? "" : absl::StrCat(", as ", first, " has"),
+                      "; give all workers, and a resumed job, the same data");
+}
+
+absl::Status Master::CheckAgrees(const v1::RegisterRequest& request, const std::string& origin) {
+  const std::string difference = DescribeOtherData(request);
+  const std::string newcomer =
+      absl::StrCat("the ", request.role() == v1::EVALUATOR ? "evaluator" : "worker", " ", ProcessOf(request));
+  const std::string process = absl::StrCat(origin, ProcessOf(request));
+  if (difference.empty()) {
+    waiting_.erase(process);
+    return absl::OkStatus();
+  }
+  if (!DataIsOpen()) return absl::FailedPreconditionError(absl::StrCat(newcomer, difference));
+  if (request.role() == v1::WORKER && waiting_.size() < kMaxWorkers) {
+    const Statement stated = {request.train_samples(), request.class_names()};
+    const bool is_new = waiting_.insert_or_assign(process, stated).second;
+    if (is_new) AddOfMember(absl::StrCat(newcomer, difference, "; it waits"));
+    const int alike = static_cast<int>(std::count_if(
+        waiting_.begin(), waiting_.end(), [&stated](const auto& other) { return other.second == stated; }));
+    if (alike > membership_.num_workers() && 2 * alike > static_cast<int>(job_.workers())) {
+      RemoveWorkers(absl::StrCat("has other data than ", alike, " of the job's ", job_.workers(),
+                                 " workers, which wait"));
+      waiting_.clear();
+      return absl::OkStatus();
+    }
+  }
+  return NotReady(absl::StrCat(newcomer, " waits, because it", difference));
 }
 
 absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
@@ -194,13 +222,25 @@ void Master::Remove(const v1::LeaveRequest& request) {
   Advance();
 }
 
-void Master::DismissWorkers() {
-  std::vector<Member> late;
-  for (const Member* worker : membership_.workers()) late.push_back(*worker);
-  for (const Member& worker : late) {
-    AddOfMember(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
+void Master::RemoveWorkers(absl::string_view why) {
+  std::vector<Member> removed;
+  for (const Member* worker : membership_.workers()) removed.push_back(*worker);
+  for (const Member& worker : removed) {
+    AddOfMember(absl::StrCat(worker.name(), " ", why, ": considered lost"));
     membership_.Remove(worker.role, worker.index);
     Release(worker);
+  }
+}
+
+void Master::SetClassNames(uint64_t names) {
+  class_names_ = names;
+  std::vector<Member> others;
+  for (const Member* evaluator : membership_.evaluators()) {
+    if (evaluator->class_names != names) others.push_back(*evaluator);
+  }
+  for (const Member& evaluator : others) {
+    AddOfMember(absl::StrCat(evaluator.name(), " has classes of other names than the workers: removed"));
+    membership_.Remove(evaluator.role, evaluator.index);
   }
 }
 

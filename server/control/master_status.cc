@@ -2,9 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
-#include "common/job/learning_rate.h"
 #include "server/control/master.h"
 
 namespace catchment {
@@ -39,7 +37,6 @@ v1::JobStatus Master::Status() const {
   FillProgress(&status);
   FillBest(&status);
   FillShards(&status);
-  status.set_learning_rate(LearningRateAt(status));
   for (const Member* worker : membership_.workers()) *status.add_workers() = StatusOf(*worker);
   status.set_evaluators(membership_.num_evaluators());
   status.mutable_events()->Add(events_.last().begin(), events_.last().end());
@@ -94,6 +91,9 @@ void Master::FillShards(v1::JobStatus* status) const {
     status->set_bytes_pulled(status->bytes_pulled() + report->bytes_pulled());
     if (report->shard() != 0) continue;
     status->set_updates(report->version());
+    const v1::MomentumState& momentum = report->momentum();
+    status->set_learning_rate(report->learning_rate() *
+                              (momentum.has_rate_factor() ? momentum.rate_factor() : 1));
     for (const v1::WorkerStatistics& worker : report->workers()) {
       status->set_pushes_applied(status->pushes_applied() + worker.applied());
       status->set_pushes_late(status->pushes_late() + worker.late());
@@ -102,21 +102,6 @@ void Master::FillShards(v1::JobStatus* status) const {
       status->set_pushes_split(status->pushes_split() + worker.split());
     }
   }
-}
-
-double Master::LearningRateAt(const v1::JobStatus& status) const {
-  const v1::Optimizer& optimizer = job_.optimizer();
-  const double spent = static_cast<double>(status.samples());
-  double rate =
-      LearningRate(optimizer, total_samples_ == 0 ? 0 : spent / static_cast<double>(total_samples_));
-  if (plateau_) rate *= plateau_->factor();
-  if (optimizer.worker_scaling() != v1::Optimizer::NO_SCALING) {
-    rate *= WorkerScale(optimizer.worker_scaling(), membership_.num_workers(), job_.workers());
-  }
-  for (const v1::ShardReport& shard : status.shards()) {
-    if (shard.shard() == 0 && shard.momentum().has_rate_factor()) rate *= shard.momentum().rate_factor();
-  }
-  return rate;
 }
 
 v1::WorkerStatus Master::StatusOf(const Member& worker) const {

@@ -48,8 +48,9 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now, con
   member.host = request.host();
   member.pid = request.pid();
   member.device = request.device();
+  member.class_names = request.class_names();
   member.address = address;
-  member.heard_at = now;
+  member.registered_at = member.heard_at = now;
   events_->AddOfMember(absl::StrCat(member.name(), " joined"), now);
   ++num_[member.role];
   incarnations_.reset();
@@ -217,7 +218,7 @@ Member Member::Restore(const v1::MemberImage& image, double now) {
   member.host = image.host();
   member.pid = image.pid();
   member.device = image.device();
-  member.heard_at = now;
+  member.registered_at = member.heard_at = now;
   member.progress = image.progress();
   member.lease.set_number(image.lease());
   member.lease.set_first_version(image.lease_version());

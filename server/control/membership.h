@@ -31,6 +31,9 @@ struct Member {
   uint32_t pid = 0;
   std::string device;
   std::string address;  // from which it registered; empty if that is not known
+  double registered_at = 0;
+  bool joined_late = false;  // while others trained
+  uint64_t class_names = 0;  // RegisterRequest.class_names
   double heard_at = 0;
   // The time since when it has had no connection to server `disconnected_from` and has sent no call.
   std::optional<double> disconnected_at;

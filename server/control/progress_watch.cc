@@ -12,6 +12,8 @@ constexpr double kTimeouts = 3;
 constexpr double kSteps = 10;
 // A worker is never considered stuck within the time of this number of its mean steps.
 constexpr double kStuckSteps = 20;
+// A worker that vanishes has not held up the others if it worked for this number of times as long.
+constexpr double kWorkedFactor = 10;
 // Processes that are remembered, and the doublings of their limits.
 constexpr size_t kMaxProcesses = 10'000;
 constexpr uint32_t kMaxDoublings = 20;
@@ -55,13 +57,23 @@ void ProgressWatch::NoteStuck(const std::string& process) {
 }
 
 void ProgressWatch::Bar(const std::string& address, double seconds, uint64_t incarnation,
-                        uint64_t next_incarnation, double now) {
+                        uint64_t next_incarnation, double now, bool vanished) {
   if (addresses_.size() >= kMaxProcesses) addresses_.clear();
   Address& from = addresses_[address];
   if (incarnation < from.counts_from) return;
   from.counts_from = next_incarnation;
   from.times = std::min(from.times + 1, kMaxDoublings);
-  if (from.times > 1) from.barred_until = now + seconds * std::exp2(from.times - 1);
+  if (from.times < 2) return;
+  const double factor = vanished ? 2 * kWorkedFactor : std::exp2(from.times - 1);
+  from.barred_until = std::max(from.barred_until, now + seconds * factor);
+}
+
+double ProgressWatch::SecondsVanished(uint64_t incarnation, double heard_at, double now) const {
+  const auto found = workers_.find(incarnation);
+  if (found == workers_.end()) return now - heard_at;
+  const Watched& watched = found->second;
+  const double seconds = now - watched.answered_at, worked = watched.answered_at - watched.first_at;
+  return watched.last.to_do && worked < kWorkedFactor * seconds ? seconds : 0;
 }
 
 double ProgressWatch::BarredFor(const std::string& address, double now) const {

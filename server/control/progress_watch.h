@@ -11,7 +11,10 @@
 // A process that was considered stuck and registers again was only slow: each time doubles its limit, so that
 // a step of any length ends some day. A process that never makes progress could hold up the others for ever
 // in this way, under one name or many: the workers of an address from which a second one was considered stuck
-// have to wait before they register again, each time twice as long for the time that the others lost.
+// have to wait before they register again, each time twice as long for the time that the others lost. A
+// worker that vanishes, and that others had to wait for, counts unless it has worked for ten times as long:
+// after a second one, those of its address wait for twenty times as long, so that they cost the others at
+// most about a tenth of their time.
 //
 // Units: seconds, on any clock that never goes back. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_CONTROL_PROGRESS_WATCH_H_
@@ -57,11 +60,15 @@ class ProgressWatch {
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
   // Notes that a worker of this process is removed because it is stuck.
   void NoteStuck(const std::string& process);
-  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`. Its
-  // `incarnation` counts if it is not below that of `next_incarnation` at the last one that counted: workers
-  // that start slowly together are one.
+  // Returns the seconds for which a worker that has vanished, of which the master has heard last at
+  // `heard_at`, has held up the others; 0 if it worked for ten times as long before.
+  double SecondsVanished(uint64_t incarnation, double heard_at, double now) const;
+  // Notes at `now` that a worker from this address is removed because it held up the others for `seconds`.
+  // Its `incarnation` counts if it is not below that of `next_incarnation` at the last one that counted:
+  // workers that start slowly together are one. `vanished`: it was not stuck; then the time to wait does not
+  // double.
   void Bar(const std::string& address, double seconds, uint64_t incarnation, uint64_t next_incarnation,
-           double now);
+           double now, bool vanished = false);
   // Returns the seconds until workers from this address may register again; 0: they may.
   double BarredFor(const std::string& address, double now) const;
   // Returns the time in which servers have answered one step of the worker, on average since its first

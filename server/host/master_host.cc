@@ -129,9 +129,14 @@ BestKeeper::Owner MasterHost::BestKeeperOwner() {
 
 WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   WorkerStateStore::Owner owner;
-  owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
+  owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) -> absl::StatusOr<uint32_t> {
     MutexLock lock(&mu_);
-    return loop_->now().master().CheckStateIsWanted(incarnation, checkpoint);
+    RETURN_IF_ERROR(loop_->now().master().CheckStateIsWanted(incarnation, checkpoint));
+    return loop_->now().master().IndexOf(incarnation);
+  };
+  owner.index_of = [this](uint64_t incarnation) {
+    MutexLock lock(&mu_);
+    return loop_->now().master().IndexOf(incarnation);
   };
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
     Call<&ControlLoop::OnStateSaved>(incarnation, checkpoint, status);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kPollSeconds = 0.5;          // while a call waits for another worker's turn
 constexpr uint64_t kValuesPerPart = 1 << 18;  // 1 MiB
+constexpr uint64_t kAllParts = UINT64_MAX;
 
 // Returns part `index` of the state, or nothing after the last part. The parts are the numbers by name, then
 // the vectors by name, each in parts of kValuesPerPart.
@@ -89,12 +90,15 @@ void WorkerStateStore::Add(Call call) {
   Refuse(call);
 }
 
+bool WorkerStateStore::MayGo(const Call& call) const {
+  const Turns& turn = std::holds_alternative<SaveCall>(call) ? save_turn_ : load_turn_;
+  if (turn.of == 0 || clock_.Now() - turn.heard >= kTurnSeconds) return true;
+  return std::visit([](const auto& of) { return of.request.incarnation(); }, call) == turn.of;
+}
+
 std::optional<WorkerStateStore::Call> WorkerStateStore::TakeNext() {
-  const bool turn_is_over = turn_of_ == 0 || clock_.Now() - turn_heard_ >= kTurnSeconds;
-  const auto next = std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) {
-    const SaveCall* const save = std::get_if<SaveCall>(&call);
-    return ending_ || turn_is_over || save == nullptr || save->request.incarnation() == turn_of_;
-  });
+  const auto next =
+      std::find_if(calls_.begin(), calls_.end(), [this](const Call& call) { return ending_ || MayGo(call); });
   if (next == calls_.end()) return std::nullopt;
   Call call = std::move(*next);
   calls_.erase(next);
@@ -153,15 +157,14 @@ absl::Status WorkerStateStore::BeginTurn(const v1::SaveWorkerStateRequest& reque
       EndTurn(
           absl::DeadlineExceededError(absl::StrCat("worker ", turn_->worker, " has sent only a part of it")));
     }
-    RETURN_IF_ERROR(owner_.admit(request.incarnation(), request.checkpoint()));
-    turn_ = Turn{.worker = request.worker(),
+    ASSIGN_OR_RETURN(const uint32_t worker, owner_.admit(request.incarnation(), request.checkpoint()));
+    turn_ = Turn{.worker = worker,
                  .incarnation = request.incarnation(),
                  .checkpoint = request.checkpoint(),
                  .state = {}};
   }
   MutexLock lock(&mu_);
-  turn_of_ = request.incarnation();
-  turn_heard_ = clock_.Now();
+  save_turn_ = {request.incarnation(), clock_.Now()};
   return absl::OkStatus();
 }
 
@@ -169,7 +172,7 @@ void WorkerStateStore::EndTurn(const absl::Status& status) {
   const Turn turn = *std::exchange(turn_, std::nullopt);
   {
     MutexLock lock(&mu_);
-    turn_of_ = 0;
+    save_turn_ = {};
   }
   owner_.saved(turn.incarnation, turn.checkpoint, status);
 }
@@ -215,8 +218,7 @@ absl::Status WorkerStateStore::Write() const {
   return WriteWorkerState(options_.directory, turn_->checkpoint, turn_->worker, turn_->state);
 }
 
-absl::StatusOr<const SavedWorker*> WorkerStateStore::StateOf(uint32_t worker) {
-  if (loaded_worker_ == worker) return &loaded_;
+absl::StatusOr<SavedWorker> WorkerStateStore::StateOf(uint32_t worker) const {
   if (options_.directory.empty() || options_.resumed == 0) {
     return absl::FailedPreconditionError("the job was not resumed from a checkpoint");
   }
@@ -228,22 +230,38 @@ absl::StatusOr<const SavedWorker*> WorkerStateStore::StateOf(uint32_t worker) {
         absl::StrCat("vector \"", name, "\" of worker ", worker, "'s state in checkpoint ", options_.resumed,
                      " has ", values.size(), " values, and the model has ", options_.num_values));
   }
-  loaded_worker_ = worker;
-  loaded_ = *std::move(state);
-  return &loaded_;
+  return state;
 }
 
 absl::StatusOr<v1::LoadWorkerStateReply> WorkerStateStore::HandleLoad(
     const v1::LoadWorkerStateRequest& request) {
-  ASSIGN_OR_RETURN(const SavedWorker* state, StateOf(request.worker()));
+  const uint64_t incarnation = request.incarnation();
+  ASSIGN_OR_RETURN(const uint32_t worker, owner_.index_of(incarnation));
+  uint64_t& due = next_parts_[incarnation];
+  if (due == kAllParts) return v1::LoadWorkerStateReply();
+  // The last part is requested again if its answer was lost.
+  const bool again = due > 0 && request.part() == due - 1;
+  if (request.part() != due && !again) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " asks for part ", request.part(),
+                                                   " of its state, and part ", due, " is due"));
+  }
+  if (loaded_of_ != incarnation) {
+    ASSIGN_OR_RETURN(loaded_, StateOf(worker));
+    loaded_of_ = incarnation;
+  }
+  due = request.part() + 1;
   v1::LoadWorkerStateReply reply;
-  if (std::optional<v1::WorkerStatePart> part = PartOf(*state, request.part())) {
-    *reply.mutable_part() = *std::move(part);
+  const std::optional<v1::WorkerStatePart> part = PartOf(loaded_, request.part());
+  if (part) {
+    *reply.mutable_part() = *part;
   } else {
     // Frees the memory until another worker loads its state.
-    loaded_worker_.reset();
+    due = kAllParts;
+    loaded_of_ = 0;
     loaded_ = {};
   }
+  MutexLock lock(&mu_);
+  load_turn_ = part ? Turns{incarnation, clock_.Now()} : Turns();
   return reply;
 }
 

@@ -3,13 +3,15 @@
 //
 // All work is done on the store's own thread, because writing to disk is slow and the receiving threads serve
 // training. The store receives one worker's state at a time: the first part of another state waits until the
-// current one is complete, or until no part of it has arrived for kTurnSeconds. The store therefore holds at
-// most one state in memory: up to kMaxVectors vectors as long as the weights. Duplicate parts are ignored.
+// current one is complete, or until no part of it has arrived for kTurnSeconds. The same applies to reading
+// states. The store therefore holds at most two states in memory: each up to kMaxVectors vectors as long as
+// the weights. Duplicate parts are ignored. A worker saves and loads the state of its own index, whatever
+// index the request names.
 //
 // Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
-// answers: InvalidArgument for parts that do not fit the model or arrive out of order, and for a state of
-// more vectors or numbers than any algorithm has; DataLoss for a file that is missing or damaged; those of
-// the owner and of writing files.
+// answers: InvalidArgument for parts that do not fit the model, or arrive or are requested out of order, and
+// for a state of more vectors or numbers than any algorithm has; DataLoss for a file that is missing or
+// damaged; those of the owner and of writing files.
 #ifndef CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
 #define CATCHMENT_SERVER_HOST_WORKER_STATE_STORE_H_
 
@@ -43,8 +45,10 @@ class WorkerStateStore {
     uint64_t resumed = 0;    // the checkpoint that the job was resumed from; 0: none
   };
   struct Owner {
-    // Returns OK if the state of this worker is wanted for this checkpoint.
-    std::function<absl::Status(uint64_t incarnation, uint64_t checkpoint)> admit;
+    // Returns the index of this worker if its state is wanted for this checkpoint.
+    std::function<absl::StatusOr<uint32_t>(uint64_t incarnation, uint64_t checkpoint)> admit;
+    // Returns the index of this worker. NotFound if it is not a member.
+    std::function<absl::StatusOr<uint32_t>(uint64_t incarnation)> index_of;
     // Called with the result when the state of an admitted worker is on disk or could not be saved.
     std::function<void(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status)> saved;
   };
@@ -85,6 +89,8 @@ class WorkerStateStore {
   // Blocks until there is a call that need not wait for another worker's turn; returns nothing after End.
   std::optional<Call> WaitForCall();
   std::optional<Call> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the call belongs to the worker whose turn of its kind it is, or no worker has it.
+  bool MayGo(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Handle(const Call& call);
   absl::Status HandleSave(const v1::SaveWorkerStateRequest& request);
   absl::Status BeginTurn(const v1::SaveWorkerStateRequest& request);
@@ -92,7 +98,7 @@ class WorkerStateStore {
   absl::Status TakePart(const v1::WorkerStatePart& part);
   absl::Status Write() const;
   absl::StatusOr<v1::LoadWorkerStateReply> HandleLoad(const v1::LoadWorkerStateRequest& request);
-  absl::StatusOr<const SavedWorker*> StateOf(uint32_t worker);
+  absl::StatusOr<SavedWorker> StateOf(uint32_t worker) const;
 
   const Options options_;
   const Owner owner_;
@@ -100,14 +106,21 @@ class WorkerStateStore {
 
   // Used by the store's thread.
   std::optional<Turn> turn_;
-  std::optional<uint32_t> loaded_worker_;  // the worker whose state is in loaded_
+  uint64_t loaded_of_ = 0;  // the incarnation whose state is in loaded_; 0: none
   SavedWorker loaded_;
+  // The part that is due to each incarnation that loads its state. kAllParts: it has all.
+  std::map<uint64_t, uint64_t> next_parts_;
 
   Mutex mu_;
   CondVar changed_;
   std::deque<Call> calls_ ABSL_GUARDED_BY(mu_);
-  uint64_t turn_of_ ABSL_GUARDED_BY(mu_) = 0;  // the incarnation of turn_; 0: none
-  double turn_heard_ ABSL_GUARDED_BY(mu_) = 0;
+  // The incarnation whose state is being saved, and the one whose is being loaded, when heard of last.
+  struct Turns {
+    uint64_t of = 0;  // 0: none
+    double heard = 0;
+  };
+  Turns save_turn_ ABSL_GUARDED_BY(mu_);
+  Turns load_turn_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

@@ -59,7 +59,7 @@ AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> cont
     if (sum.first == nullptr) sum.first = &contribution;
     ++sum.contributions;
     sum.samples += contribution.samples;
-    sum.staleness += 1.0 * contribution.samples * contribution.staleness;
+    sum.staleness += 1.0 * contribution.samples * contribution.measured_staleness;
     sum.weight += Weight(contribution);
   }
   sum.divisor = compensation_.of() == v1::Compensation::GRADIENT ? sum.samples : sum.weight;

@@ -48,7 +48,7 @@ class AccruedGradientRule final : public Rule {
     int contributions = 0;
     double samples = 0;
     double weight = 0;     // samples, each times the factor of its contribution
-    double staleness = 0;  // the sum over the samples
+    double staleness = 0;  // the sum over the samples, as measured
     double divisor = 0;    // of the average: `weight`, or `samples` if the factors are of the gradient
     const Input* first = nullptr;
     // Returns true if the average is that of the contributions times a factor.

@@ -24,12 +24,13 @@ class Rule {
 
   // A contribution. All vectors are as long as the block.
   struct Input {
-    const float* values = nullptr;  // a gradient, or a worker's weights
-    uint32_t samples = 0;           // that the gradient is the mean of; 0: not part of the average
-    float* answer = nullptr;        // receives the elastic difference, if has_answers()
-    uint64_t version = 0;           // that it was computed at
-    uint64_t staleness = 0;         // in versions
-    const float* sent = nullptr;    // weights that it was computed with, if needs_sent_weights()
+    const float* values = nullptr;    // a gradient, or a worker's weights
+    uint32_t samples = 0;             // that the gradient is the mean of; 0: not part of the average
+    float* answer = nullptr;          // receives the elastic difference, if has_answers()
+    uint64_t version = 0;             // that it was computed at
+    uint64_t staleness = 0;           // in versions
+    uint64_t measured_staleness = 0;  // at most that since the server has sent the worker its weights
+    const float* sent = nullptr;      // weights that it was computed with, if needs_sent_weights()
   };
   struct Center {
     int64_t size = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {
@@ -119,6 +120,7 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
   WaitingContribution arrived{std::move(envelope), std::move(contribution), {}};
   {
     MutexLock worker_lock(&worker->mu);
+    RETURN_IF_ERROR(CheckSamples(arrived, worker->ledger));
     RETURN_IF_ERROR(worker->ledger.Arrived(arrived.envelope.sequence, index_, arrived.envelope.steps));
     arrived.sent = worker->sent[index_];
   }
@@ -144,6 +146,18 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
     AdvanceQueue(call);
   }
   return absl::OkStatus();
+}
+
+absl::Status Block::CheckSamples(const WaitingContribution& arrived, const PushLedger& ledger) const {
+  // The last contribution of a worker has the samples of up to two periods.
+  const uint64_t most_steps = 2 * uint64_t{PushPeriod(context_.job.algorithm().contribution())};
+  const uint64_t steps =
+      std::min(most_steps, ledger.StepsIn(index_, arrived.envelope.steps).value_or(most_steps));
+  const uint64_t most = steps * LargestMinibatch(context_.job);
+  if (arrived.contribution.samples <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "push ", arrived.envelope.sequence, " of worker ", arrived.envelope.worker, " claims ",
+      arrived.contribution.samples, " samples in block ", index_, "; in its steps there are at most ", most));
 }
 
 absl::StatusOr<PushLedger::Seen> Block::Lookup(uint64_t sequence, WorkerRecord* worker) const {
@@ -313,6 +327,8 @@ void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) {
     WorkerRecord* const worker = call->commanded.workers.at(envelope.worker).get();
     MutexLock lock(&worker->mu);
     Sent& sent = worker->sent[index_];
+    const uint64_t last = std::exchange(sent.version, version);
+    sent.version_before = sent.at ? last : version;
     sent.at = call->now;
     if (context_.rule->needs_sent_weights()) sent.weights = payload.bytes;
     sent.sample = std::move(payload.sample);
@@ -351,13 +367,18 @@ Block::Progress Block::Report(std::set<uint32_t>* waiting) const {
   MutexLock lock(&mu_);
   for (const WaitingPull& pull : pulls_) waiting->insert(pull.envelope.worker);
   for (const Held& held : held_) waiting->insert(held.outcome.envelope.worker);
-  return {state_.version(), state_.samples(), noise_};
+  return {state_.version(), state_.samples(), state_.late_samples(), noise_};
 }
 
 std::optional<v1::MomentumState> Block::Momentum() const {
   MutexLock lock(&mu_);
   if (momentum_ == nullptr) return std::nullopt;
   return momentum_->state();
+}
+
+double Block::NextLearningRate(const CommandedState& commanded) const {
+  MutexLock lock(&mu_);
+  return LearningRateNow(commanded);
 }
 
 BufferPtr Block::Weights() const {

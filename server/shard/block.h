@@ -119,11 +119,14 @@ class Block {
   struct Progress {
     uint64_t version = 0;
     uint64_t samples = 0;
+    uint64_t late_samples = 0;
     NoiseAverage noise;
   };
   // Returns how far the block is. Adds the workers whose answers wait for a version or for other workers to
   // `waiting`.
   Progress Report(std::set<uint32_t>* waiting) const;
+  // Returns the learning rate of the next update, without the momentum's control.
+  double NextLearningRate(const CommandedState& commanded) const;
   // Returns the state of the momentum's control; absent if the job has none.
   std::optional<v1::MomentumState> Momentum() const;
 
@@ -201,6 +204,8 @@ class Block {
                    const std::optional<Lag>& lag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteAccepted(const WaitingContribution& accepted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Returns InvalidArgument for more samples than the contribution's steps can have.
+  absl::Status CheckSamples(const WaitingContribution& arrived, const PushLedger& ledger) const;
   // Looks a push up in the worker's ledger, and counts duplicates.
   absl::StatusOr<PushLedger::Seen> Lookup(uint64_t sequence, WorkerRecord* worker) const;
   void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)

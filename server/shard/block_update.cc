@@ -144,11 +144,14 @@ uint64_t Block::SelectApplicable(double now) {
     if (context_.rule->has_answers()) input.answer.bytes = context_.pool.Get(size());
     const BufferPtr& own = input.answer.bytes;
     const BufferPtr& sent = input.waiting.sent.weights;
+    const uint64_t staleness = state_.version() - contribution.version;
+    const uint64_t sent_before = std::min(state_.version(), input.waiting.sent.version_before);
     applicable_.push_back({.values = contribution.values->data(),
                            .samples = contribution.samples,
                            .answer = own == nullptr ? nullptr : own->data(),
                            .version = contribution.version,
-                           .staleness = state_.version() - contribution.version,
+                           .staleness = staleness,
+                           .measured_staleness = std::min(staleness, state_.version() - sent_before),
                            .sent = sent == nullptr ? nullptr : sent->data()});
     input.lag = LagOf(input.waiting.sent, now);
     samples += contribution.samples;
@@ -164,7 +167,8 @@ bool Block::MeasuresNoise() const {
 }
 
 double Block::ShareApplied(const CommandedState& commanded) const {
-  const double spent = state_.samples() + state_.late_samples();
+  double spent = state_.samples() + state_.late_samples();
+  if (commanded.most_samples > 0) spent = std::min(spent, static_cast<double>(commanded.most_samples));
   return commanded.total_samples == 0 ? 0 : spent / commanded.total_samples;
 }
 

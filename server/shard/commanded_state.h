@@ -23,9 +23,10 @@ struct WorkerRecord {
       : WorkerRecord(PushLedger(fragments), fragments.size()) {}
   WorkerRecord(PushLedger ledger, size_t num_blocks) : ledger(std::move(ledger)), sent(num_blocks) {}
 
-  // Begins another incarnation of the worker.
-  void Begin(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  // Begins another incarnation of the worker, at this version of the shard.
+  void Begin(uint64_t incarnation, uint64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     ledger.Begin(incarnation);
+    for (Sent& each : sent) each = {.version = version, .version_before = version};
     open_connections = 0;
     closed_by_peer = false;
     sink.reset();
@@ -47,6 +48,7 @@ struct CommandedState {
   Gate gate;
   std::map<uint32_t, std::unique_ptr<WorkerRecord>> workers;  // by index; also former members
   uint64_t total_samples = 0;                                 // the budget; 0: unknown
+  uint64_t most_samples = 0;                                  // ShardCommand.most_samples
   double plateau_factor = 1;                                  // of the learning rate
   double step_seconds = 0;                                    // ShardCommand.step_seconds
   // The number of the next checkpoint, and the updates of all blocks after which it is taken.

@@ -78,6 +78,12 @@ absl::StatusOr<PushLedger::Seen> PushLedger::Lookup(uint64_t sequence, uint32_t 
   return done_[block] ? Seen::kDone : Seen::kNew;
 }
 
+std::optional<uint64_t> PushLedger::StepsIn(uint32_t block, uint64_t steps) const {
+  const Lane& lane = LaneOf(block);
+  if (lane.watermark == 0) return std::nullopt;
+  return steps - std::min(steps, lane.steps);
+}
+
 absl::Status PushLedger::Arrived(uint64_t sequence, uint32_t block, uint64_t steps) {
   Lane& lane = LaneOf(block);
   if (sequence != lane.watermark + 1 || arrived_[block]) return absl::OkStatus();

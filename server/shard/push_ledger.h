@@ -51,6 +51,9 @@ class PushLedger {
   // skipped, or 0.
   absl::StatusOr<Seen> Lookup(uint64_t sequence, uint32_t block) const;
 
+  // Returns how many steps of the worker are in a push of the block's fragment that states `steps`, and in no
+  // earlier one; nothing for the first push of an incarnation, which may hold steps of an earlier one.
+  std::optional<uint64_t> StepsIn(uint32_t block, uint64_t steps) const;
   // Records the arrival of a new block of push `sequence`. `steps`: Block.steps (proto/wire.proto). Returns
   // InvalidArgument, and records nothing, if `steps` is lower than in the fragment's last push, or differs
   // among the blocks of a push.

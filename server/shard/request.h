@@ -49,7 +49,7 @@ struct Contribution {
   uint64_t version = 0;  // that it was computed at; of a pull: the lowest one that is an answer
   uint32_t samples = 0;
   BufferPtr values;    // null: none
-  bool finite = true;  // all values are finite
+  bool finite = true;  // all values are usable (IsUsable)
 };
 
 // One block of a worker's push, pull or exchange.
@@ -74,8 +74,11 @@ inline Request MakeRequest(uint32_t worker, uint64_t incarnation, const BlockHea
 // The last answer that a worker was sent for a block.
 struct Sent {
   std::optional<double> at;  // seconds, on the clock of Shard::Handle; absent: it was sent nothing
-  BufferPtr weights;         // if the rule needs them
-  BufferPtr sample;          // of the center at that time (server/shard/gap_sample.h)
+  // Of the weights, and of those that it was sent before, which it may still compute with. Before the first
+  // ones: of the shard when it joined.
+  uint64_t version = 0, version_before = 0;
+  BufferPtr weights;  // if the rule needs them
+  BufferPtr sample;   // of the center at that time (server/shard/gap_sample.h)
 };
 
 // A contribution that waits at its block for the update.

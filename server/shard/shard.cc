@@ -225,6 +225,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
   {
     WriterLock lock(&roster_mu_);
     if (command.total_samples() > 0) commanded_.total_samples = command.total_samples();
+    if (command.most_samples() > 0) commanded_.most_samples = command.most_samples();
     if (command.has_plateau_factor()) commanded_.plateau_factor = command.plateau_factor();
     if (command.step_seconds() > 0) commanded_.step_seconds = command.step_seconds();
     const std::vector<v1::Roster> rosters(command.rosters().begin(), command.rosters().end());
@@ -246,7 +247,7 @@ void Shard::AddWorkers(const v1::Roster& roster) {
     std::unique_ptr<WorkerRecord>& worker = commanded_.workers[member.worker()];
     if (worker == nullptr) worker = std::make_unique<WorkerRecord>(layout_.FragmentsOfBlocks(index_));
     MutexLock worker_lock(&worker->mu);
-    if (worker->ledger.incarnation() < member.incarnation()) worker->Begin(member.incarnation());
+    if (worker->ledger.incarnation() < member.incarnation()) worker->Begin(member.incarnation(), version());
   }
 }
 

@@ -180,7 +180,7 @@ v1::ShardReport Shard::Report(bool statistics) const {
   report.set_shard(index_);
   report.set_generation(commanded_.gate.generation());
   report.set_non_finite_version(context_.non_finite_version);
-  uint64_t samples = 0;
+  uint64_t samples = 0, late_samples = 0;
   uint64_t lowest = UINT64_MAX;
   std::set<uint32_t> waiting;
   v1::GradientNoise noise;
@@ -191,14 +191,17 @@ v1::ShardReport Shard::Report(bool statistics) const {
     noise.set_trace(noise.trace() + progress.noise.trace());
     noise.set_squared_gradient(noise.squared_gradient() + progress.noise.squared_gradient());
     samples += progress.samples;
+    late_samples += progress.late_samples;
     lowest = std::min(lowest, progress.version);
   }
   if (std::optional<v1::MomentumState> momentum = blocks_.front()->Momentum()) {
     *report.mutable_momentum() = *std::move(momentum);
   }
+  report.set_learning_rate(blocks_.front()->NextLearningRate(commanded_));
   if (noise.updates() > 0) *report.mutable_noise() = noise;
   report.set_version(lowest);
   report.set_samples(samples / blocks_.size());
+  report.set_late_samples(late_samples / blocks_.size());
   report.set_without_statistics(!statistics);
   if (statistics && has_quorum()) *report.mutable_quorum() = context_.quorum_counts.Statistics();
   for (const auto& [index, worker] : commanded_.workers) {

@@ -179,7 +179,7 @@ class Worker {
   void RoundTrips(int count, std::vector<double>* times) {
     for (int i = 0; i < count; ++i) {
       const double start = clock_.Now();
-      const auto outcome = client_.PushPull(gradient_, 1, absl::MakeSpan(weights_), 0);
+      const auto outcome = client_.PushPull(gradient_, 1, absl::MakeSpan(weights_), ++steps_);
       CHECK(outcome.ok()) << outcome.status();
       times->push_back(1e3 * (clock_.Now() - start));
     }
@@ -189,6 +189,7 @@ class Worker {
   const SteadyClock clock_;
   const ParameterLayout layout_;
   ParameterClient client_;
+  uint64_t steps_ = 0;
   const std::vector<float> gradient_;
   std::vector<float> weights_;
 };

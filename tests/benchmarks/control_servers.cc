@@ -127,7 +127,7 @@ absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t i
   const BlockHeader header{.operation = v1::Block::PUSH_PULL,
                            .sequence = ++last.sequence,
                            .version = last.version,
-                           .samples = 1,
+                           .samples = step > std::exchange(last.steps, step) ? 1u : 0u,
                            .steps = step};
   Request request = MakeRequest(worker, incarnation, header, sink);
   const std::vector<float> gradient(shard.block_range(0).size(), 1e-6f);

@@ -47,6 +47,7 @@ class SimulatedServers final : public CallService {
   struct Last {
     uint64_t sequence = 0;  // of the push
     uint64_t version = 0;   // of the weights that were returned
+    uint64_t steps = 0;     // in all pushes
   };
 
   absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step);

@@ -126,7 +126,7 @@ class CatchmentWorker final : public WireWorker {
                 &layout_, &clock_) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {
-    const auto outcome = client_.PushPull(gradient, 1, weights, 0);
+    const auto outcome = client_.PushPull(gradient, 1, weights, ++steps_);
     CHECK(outcome.ok()) << outcome.status();
     CHECK(!outcome->late && !outcome->non_finite);
   }
@@ -137,6 +137,7 @@ class CatchmentWorker final : public WireWorker {
   const SteadyClock clock_;
   const ParameterLayout layout_;
   ParameterClient client_;
+  uint64_t steps_ = 0;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "common/job/model_shapes.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
+#include "common/wire/token.h"
 #include "gmock/gmock.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/acceptor.h"
@@ -62,6 +63,25 @@ int64_t FromStatus(const Process& process, const std::string& key) {
     if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size()));
   }
   return 0;
+}
+
+std::vector<TensorSpec> TensorsOf(const v1::Job& job) {
+  const DataShape data = ShapeOf(job.data());
+  return ListTensors(*InferShapes(job.model(), data.input, data.target));
+}
+
+// Returns the request of a worker of the job.
+v1::RegisterRequest Registration(const v1::GetJobReply& job) {
+  v1::RegisterRequest request;
+  request.set_protocol_version(kProtocolVersion);
+  request.set_run_id(job.run_id());
+  request.set_train_samples(2000);
+  for (const TensorSpec& tensor : TensorsOf(job.job())) {
+    v1::TensorInfo* const info = request.add_tensors();
+    info->set_name(tensor.name);
+    info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  }
+  return request;
 }
 
 class AttacksTest : public testing::Test {
@@ -309,20 +329,9 @@ class FloodTest : public testing::TestWithParam<const char*> {
     const auto stub = v1::MasterService::NewStub(Connect(cluster_.master(), credentials));
     v1::GetJobReply job;
     EXPECT_TRUE(Await([&] { return stub->GetJob(DeadlineContext(kPatience).get(), {}, &job).ok(); }));
-    v1::RegisterRequest request;
-    request.set_protocol_version(kProtocolVersion);
-    request.set_run_id(job.run_id());
-    request.set_train_samples(2000);
-    const DataShape data = ShapeOf(job.job().data());
-    const auto tensors = ListTensors(*InferShapes(job.job().model(), data.input, data.target));
-    for (const TensorSpec& tensor : tensors) {
-      v1::TensorInfo* const info = request.add_tensors();
-      info->set_name(tensor.name);
-      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-    }
-    const ParameterLayout layout = *LayoutOf(job.job(), tensors, 1);
+    const ParameterLayout layout = *LayoutOf(job.job(), TensorsOf(job.job()), 1);
     v1::RegisterReply reply;
-    const grpc::Status status = stub->Register(DeadlineContext(kPatience).get(), request, &reply);
+    const grpc::Status status = stub->Register(DeadlineContext(kPatience).get(), Registration(job), &reply);
     EXPECT_TRUE(status.ok()) << status.error_message();
     v1::Hello hello;
     hello.set_protocol_version(kProtocolVersion);
@@ -391,6 +400,46 @@ TEST_P(FloodTest, OfAMemberEnds) {
 
 INSTANTIATE_TEST_SUITE_P(Peers, FloodTest, testing::Values("anybody", "worker", "evaluator"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Members that join, take a lease and vanish. A synchronous job waits for each until its heartbeats are
+// missed, and then for no more of this address.
+TEST(PhantomsTest, AreNotAwaitedForEver) {
+  TestCluster cluster({.job = SmallJob("sync",
+                                       "workers: 2 epochs: 1000000 checkpoint { every_seconds: 0 } "
+                                       "faults { heartbeat_timeout_seconds: 2 }")});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitTrained(1000));
+  const auto stub = v1::MasterService::NewStub(Connect(cluster.master(), grpc::InsecureChannelCredentials()));
+  v1::GetJobReply job;
+  ASSERT_TRUE(stub->GetJob(DeadlineContext(kPatience).get(), {}, &job).ok());
+  std::string refusal;
+  EXPECT_TRUE(Await([&] {
+    v1::RegisterReply me;
+    const grpc::Status status = stub->Register(DeadlineContext(kPatience).get(), Registration(job), &me);
+    refusal = status.error_message();
+    if (!status.ok()) return true;
+    v1::GetLeaseRequest request;
+    request.set_worker(me.worker());
+    request.set_incarnation(me.incarnation());
+    request.set_wait_seconds(0.5);
+    v1::Lease lease;
+    lease.set_state(v1::Lease::WAIT);
+    for (int tries = 0; tries < 5 && lease.state() == v1::Lease::WAIT; ++tries) {
+      const auto context = DeadlineContext(kPatience);
+      context->AddMetadata(kTokenMetadata, me.token());
+      EXPECT_TRUE(stub->GetLease(context.get(), request, &lease).ok());
+    }
+    usleep(200'000);
+    return false;
+  }));
+  EXPECT_THAT(refusal, HasSubstr("made no progress, or vanished, more than once"));
+  EXPECT_TRUE(cluster.AwaitStatus("two workers", AllHaveTrained(2, 3000)));
+  const absl::StatusOr<v1::JobStatus> status = cluster.Status();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_TRUE(cluster.AwaitTrained(status->samples() + 5000));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
 
 // Connections that begin TLS and do not go on: a bounded number of them is kept.
 TEST(HandshakesTest, ThatDoNotEndAreBounded) {

@@ -127,6 +127,7 @@ TEST_F(ImageFolderClusterTest, AnImageThatIsLostEndsItsReadersAndTheJobAfterAChe
   EXPECT_GT(summary["last_checkpoint"], 0);
 }
 
+// It waits until samples are assigned, because the first worker may be the wrong one.
 TEST_F(ImageFolderClusterTest, AWorkerWithOtherClassesIsRefused) {
   const std::string other = TestDirectory() + "/other";
   std::filesystem::create_directories(other);
@@ -143,8 +144,11 @@ TEST_F(ImageFolderClusterTest, AWorkerWithOtherClassesIsRefused) {
   ASSERT_TRUE(cluster.AwaitStatus("a worker", [](const v1::JobStatus& s) { return s.workers_size() == 1; }));
   setenv("CATCHMENT_DATA", other.c_str(), 1);
   Process& refused = cluster.StartWorker({});
+  ASSERT_TRUE(cluster.AwaitOutput(refused, "waits, because it has classes of other names than worker 0 ("));
+  setenv("CATCHMENT_DATA", TestDirectory().c_str(), 1);
+  cluster.StartWorkers(1);
   ASSERT_TRUE(cluster.AwaitExit(refused, 1));
-  EXPECT_THAT(cluster.LastWords(), HasSubstr("has classes of other names than worker 0 ("));
+  EXPECT_THAT(refused.Output(), HasSubstr("has classes of other names than worker 0 ("));
   cluster.KillAll();
 }
 

@@ -101,7 +101,7 @@ class ManyWorkersTest : public testing::Test {
     push.set_operation(v1::Block::PUSH_PULL);
     push.set_sequence(sequence);
     push.set_block(block);
-    push.set_samples(1);
+    push.set_samples(sequence == 1);  // it has no lease, so no steps
     push.set_payload(payload_);
     return worker->Write(push) && worker->Read(&answer) && answer.fate() == v1::Block::APPLIED;
   }

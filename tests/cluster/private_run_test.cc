@@ -93,6 +93,7 @@ TEST_F(PrivateRunTest, AnotherUserCanNeitherReadItsStatusNorStopIt) {
   const std::string master = address_.substr(std::strlen("unix:"));
   const std::filesystem::path directory = std::filesystem::path(master).parent_path();
   for (const auto& socket : std::filesystem::directory_iterator(directory)) {
+    if (!socket.is_socket()) continue;
     EXPECT_EQ(ConnectAs(getuid(), socket.path()), 0) << socket.path();
     EXPECT_EQ(ConnectAs(kOtherUser, socket.path()), EACCES) << socket.path();
   }

@@ -53,7 +53,8 @@ class TimedWorkers {
     const BlockHeader header{.operation = v1::Block::PUSH_PULL,
                              .sequence = ++worker.pushes,
                              .version = worker.version,
-                             .samples = 1};
+                             .samples = 1,
+                             .steps = worker.pushes};
     Request request = MakeRequest(static_cast<uint32_t>(w), 1, header, workers_[w]);
     const absl::string_view bytes(reinterpret_cast<const char*>(buffer_.data()),
                                   buffer_.size() * sizeof(float));

@@ -42,7 +42,7 @@ v1::Job JobOf(uint32_t mode) {
     default:
       return GradientJobWith(
           "consistency { quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 1 } } "
-          "contribution { pseudo_gradient { overlap_steps: 2 } }");
+          "contribution { pseudo_gradient { local_steps: 1 overlap_steps: 2 } }");
   }
 }
 constexpr uint32_t kModes = 10;

@@ -212,7 +212,8 @@ TEST_F(BadPeersTest, OfAThousandStreamsOfOneWorkerOneIsLeft) {
     EXPECT_TRUE(peers[connection]->ReadUntil([&] { return peers[connection]->NumEnded() == ended; }));
   }
   EXPECT_THAT(peers[0]->Headers(1), HasSubstr("worker 0, incarnation 10, has opened a newer connection"));
-  EXPECT_LT(ResidentMemory() - before, kResident * (int64_t{16} << 20)) << "a thousand halves of blocks are 32 MiB";
+  EXPECT_LT(ResidentMemory() - before, kResident * (int64_t{16} << 20))
+      << "a thousand halves of blocks are 32 MiB";
   ExpectTrains();
 }
 

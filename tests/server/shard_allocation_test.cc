@@ -42,7 +42,12 @@ class Worker {
     const bool pull = operation == v1::Block::PULL;
     const absl::string_view bytes(reinterpret_cast<const char*>(gradient_.data()),
                                   pull ? 0 : shard_.block_range(block).size() * sizeof(float));
-    const BlockHeader header{operation, sequence, version, block, 1};
+    const BlockHeader header{.operation = operation,
+                             .sequence = sequence,
+                             .version = version,
+                             .block = block,
+                             .samples = 1,
+                             .steps = sequence};
     Request request = MakeRequest(index_, IncarnationOf(index_), header, sink_);
     const PayloadView payload({&bytes, 1}, 0, bytes.size());
     if (!shard_.ReadPayload(payload, header.scale, &request.contribution).ok()) return false;

@@ -129,7 +129,12 @@ TEST(ShardTest, UpdatesCopyABlockToTheSnapshotsThatWaitForItBeforeTheyChangeIt) 
   const auto push = [&](uint32_t block, uint64_t sequence) {
     const BufferPtr values = shard.pool()->Get(shard.block_range(block).size());
     for (int64_t i = 0; i < values->size(); ++i) values->data()[i] = std::sin(i + 3 * sequence);
-    const BlockHeader header{v1::Block::PUSH, sequence, pushes[block]++, block, 1};
+    const BlockHeader header{.operation = v1::Block::PUSH,
+                             .sequence = sequence,
+                             .version = pushes[block]++,
+                             .block = block,
+                             .samples = 1,
+                             .steps = sequence};
     Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>(""));
     request.contribution.values = values;
     ASSERT_TRUE(shard.Handle(std::move(request), /*now=*/0, &answers).ok());
@@ -280,13 +285,13 @@ TEST(ShardTest, ReportCountsWhatWasMovedAndApplied) {
 // Finite contributions may add up to weights that are not: the shard says since when, and saves nothing from
 // then on.
 TEST(ShardTest, WeightsThatAreNotFiniteAreReportedAndNeverSaved) {
-  ShardHarness shard(GradientJob(false), 32, 16, {0});
-  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 3e38f, .block = 0}).ok());
+  ShardHarness shard(GradientJob(false, /*learning_rate=*/5e19f), 32, 16, {0});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 0x1p62f, .block = 0}).ok());
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1, .block = 1}).ok());
   shard.shard().Checkpoint(1);
   EXPECT_EQ(shard.snapshots().size(), 1u);
   EXPECT_EQ(shard.shard().Report().non_finite_version(), 0u);
-  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .value = 3e38f, .block = 0}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .value = 0x1p62f, .block = 0}).ok());
   EXPECT_EQ(shard.shard().Report().non_finite_version(), 2u);
   shard.shard().Checkpoint(2);
   EXPECT_EQ(shard.snapshots().size(), 1u) << "the good one stays the newest";

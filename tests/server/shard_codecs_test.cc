@@ -52,7 +52,12 @@ struct OneBlock {
 
   absl::Status Handle(v1::Block::Operation operation, uint64_t sequence, uint64_t version,
                       const Encoded& encoded) {
-    BlockHeader header{operation, sequence, version, 0, 1};
+    BlockHeader header{.operation = operation,
+                       .sequence = sequence,
+                       .version = version,
+                       .block = 0,
+                       .samples = 1,
+                       .steps = sequence};
     header.scale = encoded.scale;
     Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>("worker 0"));
     const absl::string_view bytes = encoded.bytes;
@@ -100,13 +105,13 @@ TEST_P(PushCodecTest, PayloadOfAnotherSizeIsRefused) {
 
 TEST_P(PushCodecTest, OnlyWhatIsNotFiniteIsRefusedAsSuch) {
   for (float value :
-       {1e38f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+       {1e18f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const v1::Job job = JobWith(GetParam(), v1::Compression::FLOAT32);
     OneBlock shard(job);
     std::vector<float> gradient = Gradient();
     gradient[4] = value;
     ASSERT_TRUE(shard.Handle(v1::Block::PUSH, 1, 0, Encode(job, gradient)).ok());
-    EXPECT_EQ(shard.answers.at(0).header.fate, value == 1e38f ? v1::Block::APPLIED : v1::Block::NON_FINITE)
+    EXPECT_EQ(shard.answers.at(0).header.fate, value == 1e18f ? v1::Block::APPLIED : v1::Block::NON_FINITE)
         << value;
   }
 }

@@ -31,13 +31,17 @@ int64_t SizeOf(uint32_t block) { return block + 1 < kBlocks ? 16 : 8; }
 struct Pushes {
   uint64_t complete = 0;    // up to this one
   std::set<uint32_t> done;  // blocks of the next one
+  uint64_t steps = 0;       // in those that are complete
+  uint64_t next_steps = 1;  // ... and in the next one, as its blocks have stated
 
   bool Has(uint64_t sequence, uint32_t block) const { return sequence <= complete || done.count(block) > 0; }
-  void Add(uint32_t block) {
+  void Add(uint32_t block, uint64_t of_next) {
     done.insert(block);
+    next_steps = of_next;
     if (done.size() < kBlocks) return;
     ++complete;
     done.clear();
+    steps = next_steps++;
   }
 };
 
@@ -52,6 +56,7 @@ v1::Block AnyRequest(const Pushes& pushes, uint64_t version, v1::Block::Operatio
   request.set_block(seldom(random->Below(kBlocks), random->Below(5)));
   request.set_version(seldom(version, version + random->Below(2)));
   request.set_samples(seldom(1, random->Below(4)));
+  request.set_steps(seldom(pushes.next_steps, pushes.next_steps + random->Below(3) - 1));
   if (request.operation() == v1::Block::PULL) return request;
   std::vector<float> values(seldom(SizeOf(request.block()), random->Below(20)));
   for (float& value : values) value = static_cast<float>(random->Below(9)) - 4;
@@ -150,7 +155,7 @@ class ShardFuzz {
   void Note(const std::string& to, const BlockHeader& header) {
     Pushes& pushes = pushes_[to == NameOf(1)];
     if (header.operation != v1::Block::PULL && !pushes.Has(header.sequence, header.block))
-      pushes.Add(header.block);
+      pushes.Add(header.block, header.steps);
   }
 
   std::vector<uint64_t> Versions() {
@@ -177,7 +182,7 @@ struct Verdict {
 };
 
 bool AllFinite(const std::vector<float>& values) {
-  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::abs(value) < 0x1p63f; });
 }
 
 std::vector<float> FloatsOf(const PayloadView& payload) {
@@ -201,6 +206,15 @@ Verdict Judge(const ShardFuzz::Frame& frame) {
   if (header.sequence == 0 || header.sequence > frame.pushes.complete + 1) return {true};
   const bool duplicate = frame.pushes.Has(header.sequence, header.block);
   if (header.version > version && !duplicate) return {true};
+  if (!duplicate) {
+    const Pushes& pushes = frame.pushes;
+    const uint64_t more = header.steps - std::min(header.steps, pushes.steps);
+    // The job pushes in every step; its last push may have two, and so may the first of a life.
+    const uint64_t most = pushes.complete == 0 ? 2 : std::min<uint64_t>(2, more);
+    if (header.samples > most * GradientJob(false).batch_size()) return {true};
+    if (header.steps < pushes.steps || (!pushes.done.empty() && header.steps != pushes.next_steps))
+      return {true};
+  }
   if (!AllFinite(FloatsOf(frame.payload))) return {false, v1::Block::NON_FINITE};
   return {false, duplicate ? v1::Block::DUPLICATE : v1::Block::APPLIED};
 }
@@ -239,15 +253,16 @@ TEST(ShardFuzz, AsynchronousShardDoesWhatTheProtocolSaysAndAppliesEachBlockOnce)
 }
 
 TEST(ShardFuzz, RefusedFramesChangeNothingAndTheShardGoesOnInEveryMode) {
-  for (const v1::Job& job : {GradientJob(true), ElasticJob(false, 0.5f), ElasticJob(true, 0.5f),
-                             GradientJobWith("consistency { grouped { groups: 2 } }"),
-                             GradientJobWith("consistency { synchronous { backup_workers: 1 } }"),
-                             GradientJobWith("consistency { n_softsync { n: 1 } }"),
-                             GradientJobWith("consistency { asynchronous { emulated_delay: 3 } }"),
-                             GradientJobWith("consistency { bounded_staleness { bound: 1 } }"),
-                             GradientJobWith("consistency { quorum { minimum: 1 grace: 0.5 "
-                                             "longest_grace_seconds: 1 } } "
-                                             "contribution { pseudo_gradient { overlap_steps: 2 } }")}) {
+  for (const v1::Job& job :
+       {GradientJob(true), ElasticJob(false, 0.5f), ElasticJob(true, 0.5f),
+        GradientJobWith("consistency { grouped { groups: 2 } }"),
+        GradientJobWith("consistency { synchronous { backup_workers: 1 } }"),
+        GradientJobWith("consistency { n_softsync { n: 1 } }"),
+        GradientJobWith("consistency { asynchronous { emulated_delay: 3 } }"),
+        GradientJobWith("consistency { bounded_staleness { bound: 1 } }"),
+        GradientJobWith("consistency { quorum { minimum: 1 grace: 0.5 "
+                        "longest_grace_seconds: 1 } } "
+                        "contribution { pseudo_gradient { local_steps: 1 overlap_steps: 2 } }")}) {
     ShardFuzz fuzz(job, 2);
     for (int i = 0; i < 10000 && !HasFailure(); ++i) {
       ShardFuzz::Frame frame;

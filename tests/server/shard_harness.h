@@ -7,6 +7,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ namespace catchment {
 inline v1::Job GradientJob(bool synchronous, float learning_rate = 1) {
   v1::Job job;
   job.set_name("test");
+  job.set_batch_size(10000);
   v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
   if (synchronous) {
     consistency->mutable_synchronous();
@@ -100,6 +102,12 @@ struct Reply {
   std::vector<float> payload;
 };
 
+// Returns the steps of a push that is not of the first step: more with every call.
+inline uint64_t NextStep() {
+  static std::atomic<uint64_t> steps = 0;
+  return ++steps;
+}
+
 // A request as tests write it; `values` is repeated over the block.
 struct Send {
   uint32_t worker = 0;
@@ -162,12 +170,18 @@ class ShardHarness {
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
     command.set_total_samples(total_samples);
     command.set_step_seconds(step_seconds_);
+    command.set_most_samples(most_samples_);
     shard_->SetRosters(command, now_, &answers_);
   }
 
   // Sets the time of a step in every later command.
   void SetStepSeconds(double seconds) {
     step_seconds_ = seconds;
+    SetRosters(rosters_, total_samples_);
+  }
+  // Sets ShardCommand.most_samples in every later command.
+  void SetMostSamples(uint64_t samples) {
+    most_samples_ = samples;
     SetRosters(rosters_, total_samples_);
   }
   // The time passes without a request.
@@ -246,6 +260,7 @@ class ShardHarness {
   uint64_t total_samples_ = 0;
   double now_ = 0;
   double step_seconds_ = 0;
+  uint64_t most_samples_ = 0;
   std::optional<double> plateau_factor_;
   std::vector<Answer> answers_;
 };

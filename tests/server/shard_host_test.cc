@@ -71,7 +71,12 @@ class ShardHostTest : public testing::Test {
     for (int b = 0; b < shard->num_blocks(); ++b) {
       const BufferPtr values = shard->pool()->Get(shard->block_range(b).size());
       for (int64_t i = 0; i < values->size(); ++i) values->data()[i] = std::sin(i + b + version);
-      const BlockHeader header{v1::Block::PUSH, version + 1, version, static_cast<uint32_t>(b), 8};
+      const BlockHeader header{.operation = v1::Block::PUSH,
+                               .sequence = version + 1,
+                               .version = version,
+                               .block = static_cast<uint32_t>(b),
+                               .samples = 8,
+                               .steps = version + 1};
       Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>(""));
       request.contribution.values = values;
       std::vector<Answer> answers;

@@ -115,7 +115,106 @@ TEST(ShardTest, WorkerThatHasLeftIsRefused) {
   }
 }
 
+// ---------------------------------------------------------------------------------------------- statements
+
+TEST(ShardTest, ContributionHasAtMostTheSamplesOfItsSteps) {
+  for (const bool synchronous : {false, true}) {
+    v1::Job job = GradientJob(synchronous);
+    job.set_batch_size(8);
+    job.mutable_algorithm()->mutable_contribution()->mutable_gradient()->set_push_period(3);
+    ShardHarness shard(job, 16, 16, {0});
+    // The first of an incarnation may hold steps of an earlier one.
+    const std::string before = shard.State();
+    EXPECT_EQ(shard.Handle({.worker = 0, .samples = 49}).message(),
+              "push 1 of worker 0 claims 49 samples in block 0; in its steps there are at most 48");
+    EXPECT_EQ(shard.Handle({.worker = 0, .samples = UINT32_MAX}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(shard.State(), before);
+    EXPECT_TRUE(shard.Handle({.worker = 0, .samples = 48}).ok());
+    // A harness's push has one step.
+    EXPECT_EQ(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .samples = 9}).code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .samples = 8}).ok());
+    EXPECT_EQ(shard.shard().Report().samples(), 56u);
+  }
+}
+
+TEST(ShardTest, ScheduleCountsNoMoreSamplesThanTheMasterHasAssigned) {
+  v1::Job job = GradientJob(false, 1);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::POLYNOMIAL);
+  job.mutable_optimizer()->mutable_schedule()->set_power(1);
+  ShardHarness shard(job, 16, 16, {0, 1});
+  shard.SetRosters({MakeRoster(0, {0, 1})}, /*total_samples=*/100);
+  ASSERT_TRUE(shard.Handle({.worker = 1, .samples = 99}).ok());
+  EXPECT_NEAR(shard.shard().Report().learning_rate(), 0.01, 1e-6);
+  shard.SetMostSamples(25);
+  EXPECT_EQ(shard.shard().Report().learning_rate(), 0.75);
+  ASSERT_TRUE(shard.Handle({.worker = 0, .version = 1, .value = 2}).ok());
+  EXPECT_EQ(shard.shard().Weights()[0], -1.5f);
+}
+
+// A member that sets a field of its push to an extreme has made an ordinary push, or none, for the others:
+// their learning rate and momentum, which follow from the samples and the staleness of all, are the same.
+TEST(ShardTest, NoFieldOfAPushChangesTheUpdatesOfOthers) {
+  v1::Job job = GradientJobWith("compensation { open_loop_momentum { averaging: 0.1 } }", 0.1f);
+  job.set_batch_size(4);
+  job.mutable_optimizer()->set_momentum(0.5f);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::POLYNOMIAL);
+  job.mutable_optimizer()->mutable_schedule()->set_power(1);
+  const auto train = [&](const std::optional<Send>& push) {
+    ShardHarness shard(job, 16, 16, {0, 1});
+    shard.SetRosters({MakeRoster(0, {0, 1})}, /*total_samples=*/200);
+    uint64_t sequence = 0;
+    const auto step = [&] {
+      Send send{.worker = 0, .value = 1, .samples = 4};
+      send.sequence = ++sequence;
+      send.version = shard.shard().version();
+      EXPECT_TRUE(shard.Handle(send).ok());
+    };
+    for (int i = 0; i < 20; ++i) step();
+    EXPECT_TRUE(shard.Handle({.worker = 1, .operation = v1::Block::PULL}).ok());
+    if (push) (void)shard.Handle(*push);
+    for (int i = 0; i < 5; ++i) step();
+    return shard.shard().Weights();
+  };
+  const Send ordinary{.worker = 1, .version = 20, .samples = 4};
+  const std::vector<float> with = train(ordinary), without = train(std::nullopt);
+  ASSERT_NE(with, without);
+  std::vector<Send> extremes;
+  for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 40, UINT64_MAX}) {
+    for (uint64_t Send::*field : {&Send::version, &Send::sequence, &Send::connection}) {
+      extremes.push_back(ordinary);
+      extremes.back().*field = value;
+    }
+    for (uint32_t Send::*field : {&Send::samples, &Send::block}) {
+      extremes.push_back(ordinary);
+      extremes.back().*field = static_cast<uint32_t>(value);
+    }
+  }
+  for (const Send& extreme : extremes) {
+    if (extreme.samples == 1 || extreme.samples == 0) continue;  // of an ordinary last push
+    const std::vector<float> weights = train(extreme);
+    EXPECT_TRUE(weights == with || weights == without)
+        << "version " << extreme.version << ", sequence " << extreme.sequence << ", samples "
+        << extreme.samples << ", block " << extreme.block;
+  }
+}
+
 // --------------------------------------------------------------------------------------------- NaN, infinity
+
+TEST(AsynchronousShardTest, FiniteContributionThatWouldMakeTheOptimizersStateInfiniteIsRefused) {
+  for (const float value : {3e38f, -3e38f, 0x1p63f}) {
+    ShardHarness shard(GradientJob(false, 10), 16, 16, {0, 1});
+    std::vector<float> gradient(16, 1.0f);
+    gradient[3] = value;
+    ASSERT_TRUE(shard.HandleValues({.worker = 0}, gradient).ok());
+    EXPECT_EQ(shard.Take()[0].header.fate, v1::Block::NON_FINITE);
+    EXPECT_EQ(shard.shard().Weights()[3], 0);
+    gradient[3] = 0x1p62f;
+    ASSERT_TRUE(shard.HandleValues({.worker = 0, .sequence = 2}, gradient).ok());
+    EXPECT_EQ(shard.Take()[0].header.fate, v1::Block::APPLIED);
+    EXPECT_EQ(shard.shard().Report().non_finite_version(), 0u);
+  }
+}
 
 TEST(AsynchronousShardTest, ContributionThatIsNotFiniteIsRefusedCountedAndChangesNothing) {
   v1::Job job = GradientJob(false);
@@ -143,7 +242,7 @@ TEST(AsynchronousShardTest, ContributionThatIsNotFiniteIsRefusedCountedAndChange
   EXPECT_EQ(shard.Statistics(0).non_finite(), 3u);
   EXPECT_EQ(shard.Statistics(0).applied(), 1u);
 
-  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 5, .version = 1, .value = FLT_MAX}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 5, .version = 1, .value = 0x1p62f}).ok());
   EXPECT_EQ(shard.Take().at(0).header.fate, v1::Block::APPLIED) << "large, but finite";
   EXPECT_EQ(shard.Statistics(0).non_finite_in_a_row(), 0u);
   EXPECT_EQ(shard.Statistics(0).non_finite(), 3u);

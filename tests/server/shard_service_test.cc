@@ -128,7 +128,7 @@ TEST_F(ShardServiceTest, EndsAStreamOfGarbageByNameAndOthersDoNotNotice) {
   std::string truncated = PushOf(1, 0, 16, 1).SerializeAsString();
   truncated.pop_back();
   std::string short_length = PushOf(1, 0, 16, 1).SerializeAsString();
-  short_length.resize(8);
+  short_length.resize(10);
   for (const std::string& bytes : {std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
                                    std::string("\x03"), std::string(1000, '\0'), truncated, short_length}) {
     const grpc::Status status = EndAfter(bytes);

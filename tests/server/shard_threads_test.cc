@@ -47,8 +47,12 @@ class Pusher {
 
   void Push(uint64_t sequence) {
     for (int block = 0; block < shard_.num_blocks(); ++block) {
-      const BlockHeader header{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block),
-                               1};
+      const BlockHeader header{.operation = v1::Block::PUSH_PULL,
+                               .sequence = sequence,
+                               .version = versions_[block],
+                               .block = static_cast<uint32_t>(block),
+                               .samples = 1,
+                               .steps = sequence};
       Request request = MakeRequest(worker_, IncarnationOf(worker_), header, inbox_);
       request.contribution.values = shard_.pool()->Get(shard_.block_range(block).size());
       std::fill_n(request.contribution.values->data(), request.contribution.values->size(), 1.0f);
@@ -185,7 +189,7 @@ TEST(ShardThreadsTest, DeadlinesPassWhilePushesGoOn) {
   constexpr int kPushes = 200;
   const v1::Job job = GradientJobWith(
       "consistency { quorum { minimum: 1 grace: 0.5 longest_grace_seconds: 1 } } "
-      "contribution { pseudo_gradient { overlap_steps: 2 } }");
+      "contribution { pseudo_gradient { local_steps: 1 overlap_steps: 2 } }");
   const ParameterLayout layout = FlatLayout(kManyBlocks.values, 1, kManyBlocks.block_size);
   Shard::Contents contents;
   contents.weights.assign(kManyBlocks.values, 0.0f);

@@ -104,7 +104,8 @@ class ShardProcess {
                                      .sequence = pushes_,
                                      .version = 0,
                                      .block = static_cast<uint32_t>(b),
-                                     .samples = 1},
+                                     .samples = 1,
+                                     .steps = pushes_},
                                     std::make_shared<NamedSink>("worker"));
       request.contribution.values = shard_.pool()->Get(shard_.block_range(b).size());
       std::fill_n(request.contribution.values->data(), request.contribution.values->size(), value);

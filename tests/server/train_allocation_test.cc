@@ -87,7 +87,12 @@ class LockstepClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, gr
   bool Push() {
     ++sequence_;
     for (uint32_t block = 0; block < kBlocks; ++block) {
-      const BlockHeader header{v1::Block::PUSH_PULL, sequence_, sequence_ - 1, block, 1};
+      const BlockHeader header{.operation = v1::Block::PUSH_PULL,
+                               .sequence = sequence_,
+                               .version = sequence_ - 1,
+                               .block = block,
+                               .samples = 1,
+                               .steps = sequence_};
       grpc::ByteBuffer frame =
           Frame(header, grpc::Slice(gradient_.data(), kBlock * sizeof(float), grpc::Slice::STATIC_SLICE));
       outgoing_.Swap(&frame);

@@ -45,6 +45,7 @@ inline v1::Block PushOf(uint64_t sequence, uint32_t block, int64_t values, float
   push.set_operation(v1::Block::PUSH_PULL);
   push.set_sequence(sequence);
   push.set_block(block);
+  push.set_steps(sequence);
   push.set_samples(1);
   const std::vector<float> gradient(values, value);
   push.set_payload(reinterpret_cast<const char*>(gradient.data()), values * sizeof(float));

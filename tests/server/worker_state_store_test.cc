@@ -46,20 +46,22 @@ class WorkerStateStoreTest : public testing::Test {
   void Open() {
     store_ = std::make_unique<WorkerStateStore>(
         WorkerStateStore::Options{.directory = directory_, .num_values = kValues, .resumed = kCheckpoint},
-        WorkerStateStore::Owner{.admit =
-                                    [this](uint64_t incarnation, uint64_t checkpoint) {
-                                      EXPECT_EQ(checkpoint, kCheckpoint);
-                                      if (incarnation >= 100)
-                                        return absl::FailedPreconditionError("not wanted");
-                                      return absl::OkStatus();
-                                    },
-                                .saved =
-                                    [this](uint64_t incarnation, uint64_t, const absl::Status& status) {
-                                      MutexLock lock(&mu_);
-                                      saved_.emplace_back(incarnation, status.code());
-                                    }},
+        WorkerStateStore::Owner{
+            .admit = [this](uint64_t incarnation, uint64_t checkpoint) -> absl::StatusOr<uint32_t> {
+              EXPECT_EQ(checkpoint, kCheckpoint);
+              if (incarnation >= 100) return absl::FailedPreconditionError("not wanted");
+              return IndexOf(incarnation);
+            },
+            .index_of = [](uint64_t incarnation) { return IndexOf(incarnation); },
+            .saved =
+                [this](uint64_t incarnation, uint64_t, const absl::Status& status) {
+                  MutexLock lock(&mu_);
+                  saved_.emplace_back(incarnation, status.code());
+                }},
         &clock_);
   }
+
+  static absl::StatusOr<uint32_t> IndexOf(uint64_t incarnation) { return incarnation - 50; }
 
   static v1::SaveWorkerStateRequest Request(uint32_t worker) {
     v1::SaveWorkerStateRequest request;
@@ -95,6 +97,7 @@ class WorkerStateStoreTest : public testing::Test {
   absl::StatusOr<v1::LoadWorkerStateReply> Load(uint32_t worker, uint64_t part) {
     v1::LoadWorkerStateRequest request;
     request.set_worker(worker);
+    request.set_incarnation(worker + 50);
     request.set_part(part);
     std::promise<absl::StatusOr<v1::LoadWorkerStateReply>> done;
     store_->Load(request, [&done](absl::StatusOr<v1::LoadWorkerStateReply> reply) {
@@ -243,6 +246,49 @@ TEST_F(WorkerStateStoreTest, ADamagedOrMissingFileIsNamed) {
     EXPECT_EQ(reply.status().code(), absl::StatusCode::kDataLoss) << reply.status();
     EXPECT_THAT(std::string(reply.status().message()), HasSubstr(FileOf(worker)));
   }
+}
+
+TEST_F(WorkerStateStoreTest, AWorkerHasOnlyTheStateOfItsOwnIndex) {
+  SaveAll(0, Ramp(1), 1);
+  v1::SaveWorkerStateRequest request = Number(1, "steps", 7);
+  request.set_worker(0);
+  EXPECT_EQ(Save(request), absl::OkStatus());
+  request.clear_part();
+  EXPECT_EQ(Save(request), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::exists(FileOf(1)));
+  EXPECT_EQ(Load(1, 0)->part().number(), 7u);
+  EXPECT_FALSE(Load(1, 1)->has_part());
+  EXPECT_EQ(Load(0, 0)->part().number(), 1u) << "that of worker 0 is unchanged";
+}
+
+TEST_F(WorkerStateStoreTest, PartsAreReadInOrder) {
+  SaveAll(0, Ramp(1), 1);
+  EXPECT_EQ(Load(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Load(0, UINT64_MAX).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Load(0, 0)->has_part());
+  EXPECT_TRUE(Load(0, 1)->has_part());
+  EXPECT_TRUE(Load(0, 1)->has_part()) << "its answer was lost";
+  EXPECT_EQ(Load(0, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  for (uint64_t part = 2; Load(0, part)->has_part(); ++part) {
+  }
+  std::filesystem::remove(FileOf(0));
+  for (const uint64_t part : {uint64_t{0}, uint64_t{1}, UINT64_MAX})
+    EXPECT_FALSE(Load(0, part)->has_part()) << "the file is not read again";
+}
+
+TEST_F(WorkerStateStoreTest, AnotherWorkerLoadsInItsTurn) {
+  SaveAll(0, Ramp(1), 1);
+  SaveAll(1, Ramp(2), 2);
+  EXPECT_TRUE(Load(0, 0)->has_part());
+  std::future<uint64_t> other =
+      std::async(std::launch::async, [this] { return Load(1, 0)->part().number(); });
+  EXPECT_EQ(other.wait_for(std::chrono::milliseconds(1)), std::future_status::timeout);
+  for (uint64_t part = 1; Load(0, part)->has_part(); ++part) {
+  }
+  EXPECT_EQ(other.get(), 2u);
+  std::future<bool> next = std::async(std::launch::async, [this] { return Load(2, 0).ok(); });
+  clock_.now = clock_.now + WorkerStateStore::kTurnSeconds;
+  EXPECT_FALSE(next.get()) << "it has no state";
 }
 
 TEST_F(WorkerStateStoreTest, TheEndAnswersAll) {

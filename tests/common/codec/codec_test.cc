@@ -136,7 +136,7 @@ TEST_P(EveryCodec, SurvivesGarbage) {
       continue;
     }
     bool all = true;
-    for (const float value : values_) all &= std::isfinite(value);
+    for (const float value : values_) all &= std::abs(value) < 0x1p63f;
     ASSERT_EQ(*got, all);
     finite += all;
   }
@@ -176,12 +176,12 @@ TEST(Codec, PulledWeightsComeBack) {
     v1::Compression compression;
     compression.set_pull(kind);
     const Codec codec = Codec::ForPull(compression);
-    const std::vector<float> weights{0.5f, -2, 1e20f, 0};
+    const std::vector<float> weights{0.5f, -2, 1e18f, 0};
     std::string bytes(codec.PayloadBytes(weights.size()), '\0');
     const float scale = codec.Encode(weights, bytes.data());
     std::vector<float> got(weights.size());
     ASSERT_TRUE(codec.Decode(CutPayload(bytes).view(), scale, absl::MakeSpan(got)).value());
-    EXPECT_NEAR(got[2], 1e20f, 1e20f * 0x1p-8);
+    EXPECT_NEAR(got[2], 1e18f, 1e18f * 0x1p-8);
     EXPECT_EQ(got[0], kind == v1::Compression::FLOAT16 ? 0 : 0.5f) << "far below the largest";
     EXPECT_EQ(got[3], 0);
   }

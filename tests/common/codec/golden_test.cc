@@ -64,13 +64,13 @@ TEST_P(PushCodecsGolden, AgreesWithNumPy) {
     EXPECT_EQ(encoder.Encode(kBegin, gradient, push["samples"], bytes.data()), 1);
     ASSERT_EQ(bytes, FromDigits(push["payload"]));
     const std::vector<float> values = FloatsOf(push["values"]);
-    bool all_finite = true;
-    for (const float value : values) all_finite &= std::isfinite(value);
+    bool all_usable = true;
+    for (const float value : values) all_usable &= std::abs(value) < 0x1p63f;
     for (size_t cut = 0; cut <= bytes.size(); ++cut) {
       std::vector<float> got(n, 99);
       const auto finite = codec.Decode(CutPayload(bytes, {cut}).view(), 1, absl::MakeSpan(got));
       ASSERT_TRUE(finite.ok()) << finite.status();
-      EXPECT_EQ(*finite, all_finite);
+      EXPECT_EQ(*finite, all_usable);
       ExpectSame(got, values);
     }
     const absl::Span<float> residual = encoder.residual();

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "server/control/check_image.h"
 #include "server/control/master.h"
@@ -126,7 +127,7 @@ class Simulation {
     tensor->set_name("w");
     tensor->add_shape(64);
     request.set_train_samples(churn_.samples);
-    const auto reply = master_->Register(request);
+    const auto reply = master_->Register(request, absl::StrCat("10.0.0.", ++joined_));
     ASSERT_TRUE(reply.ok()) << reply.status();
     for (const SimulatedWorker& worker : workers_) {
       ASSERT_NE(worker.incarnation, reply->incarnation());
@@ -373,7 +374,8 @@ class Simulation {
   // The image of the master that its standby has.
   std::optional<v1::MasterImage> image_;
   Master::Decisions decided_;
-  bool answered_ = false;      // a call that changes what the master must not forget
+  bool answered_ = false;  // a call that changes what the master must not forget
+  int joined_ = 0;
   uint64_t incarnations_ = 0;  // the highest that a worker was given
   int restarts_ = 0;
 };

@@ -65,7 +65,8 @@ class MessageSizesTest : public testing::TestWithParam<bool> {
     v1::TensorInfo* const tensor = request.add_tensors();
     tensor->set_name("w");
     tensor->add_shape(64);
-    const absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+    const absl::StatusOr<v1::RegisterReply> reply =
+        master_->Register(request, absl::StrCat("10.0.0.", last_pid_));
     EXPECT_TRUE(reply.ok()) << reply.status();
     Worker worker;
     if (reply.ok()) worker.me = Sent("RegisterReply", *reply);

@@ -90,6 +90,24 @@ TEST(ProgressWatchTest, AddressOfASecondStuckWorkerIsBarredForTwiceTheTimeAndMor
       << "under another name the limit is the first again, the pause is not";
 }
 
+TEST(ProgressWatchTest, WhoVanishesHasHeldUpTheOthersUnlessItWorkedForTenTimesAsLong) {
+  ProgressWatch watch(300, 10);
+  EXPECT_EQ(watch.SecondsVanished(kWorker, /*heard_at=*/95, 105), 10) << "it was never seen with work";
+  Work work = {.to_do = true, .granted = 8};
+  watch.Observe(kWorker, work, 100);
+  EXPECT_EQ(watch.SecondsVanished(kWorker, 100, 110), 10) << "servers have answered nothing";
+  work.answered = 1;
+  watch.Observe(kWorker, work, 150);
+  EXPECT_EQ(watch.SecondsVanished(kWorker, 150, 156), 6) << "it has worked for 50 s";
+  EXPECT_EQ(watch.SecondsVanished(kWorker, 150, 155), 0);
+  work.to_do = false;
+  watch.Observe(kWorker, work, 151);
+  EXPECT_EQ(watch.SecondsVanished(kWorker, 151, 200), 0) << "nobody waits for it";
+  for (uint64_t worker = 1; worker <= 5; ++worker)
+    watch.Bar("a", 10, worker, worker + 1, 1000, /*vanished=*/true);
+  EXPECT_EQ(watch.BarredFor("a", 1000), 200);
+}
+
 // Eight workers of a machine compile for longer than the limit: each comes back, with twice the time.
 TEST(ProgressWatchTest, WorkersThatStartSlowlyTogetherBarTheirAddressOnce) {
   ProgressWatch watch(300, 10);

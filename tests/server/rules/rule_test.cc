@@ -187,10 +187,11 @@ TEST(AccruedGradientTest, MomentumIsSetByTheContributionsThatHaveSamples) {
   center.states[0] = v.data();
   center.version = 11;
   center.momentum = &control;
-  ASSERT_TRUE(rule->Apply({{.values = g[0].data(), .samples = 0, .version = 3, .staleness = 7},
-                           {.values = g[1].data(), .samples = 1, .version = 8, .staleness = 2},
-                           {.values = g[2].data(), .samples = 1, .version = 9, .staleness = 1}},
-                          center, nullptr));
+  ASSERT_TRUE(rule->Apply(
+      {{.values = g[0].data(), .samples = 0, .version = 3, .staleness = 70, .measured_staleness = 7},
+       {.values = g[1].data(), .samples = 1, .version = 8, .staleness = 20, .measured_staleness = 2},
+       {.values = g[2].data(), .samples = 1, .version = 9, .staleness = 10, .measured_staleness = 1}},
+      center, nullptr));
   EXPECT_EQ(control.stale.version, 8u);
   EXPECT_EQ(control.stale.tau, 1.5) << "the mean over the samples";
   EXPECT_EQ(control.stale.gradient, g[1].data());

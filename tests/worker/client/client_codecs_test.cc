@@ -91,7 +91,7 @@ TEST_P(ClientCodecsTest, EachPushReachesTheServersInItsEncoding) {
   for (uint64_t i = 0; i < 10; ++i) {
     const std::vector<float> gradient = Normals(i);
     expected.Push(gradient);
-    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     ASSERT_EQ(weights, expected.weights()) << "push " << i;
   }
   EXPECT_EQ(client.totals().bytes_pushed, expected.bytes());
@@ -118,7 +118,7 @@ TEST_P(ClientCodecsTest, WhatIsSentAgainIsNotEncodedAgain) {
       for (int i = 0; i < 4; ++i) {
         const std::vector<float> gradient = Normals(++seed);
         expected.Push(gradient);
-        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
         ASSERT_EQ(weights, expected.weights()) << "cut after " << bytes;
       }
       cuts += !relay.armed();
@@ -144,7 +144,7 @@ TEST(ClientPullCodecTest, WeightsAreReadWithTheirScale) {
     ParameterClient client(OptionsOf(job, servers.addresses()), &servers.layout(), &clock);
     std::vector<float> gradient = Normals(1), weights(kValues);
     for (float& value : gradient) value *= 1e6f;  // beyond binary16's range
-    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     const float error = pull == v1::Compression::BFLOAT16 ? 1.0f / 256 : 1.0f / 2048;
     for (int64_t i = 0; i < kValues; ++i)
       ASSERT_NEAR(weights[i], -gradient[i], error * std::abs(gradient[i]));

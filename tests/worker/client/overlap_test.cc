@@ -100,8 +100,11 @@ class OverlapTest : public testing::TestWithParam<int> {
         std::make_unique<ParameterClient>(OptionsOf(servers_->addresses()), &servers_->layout(), &clock_);
   }
   void StartPushPull() {
-    client_->Start(
-        {.kind = Operation::kPushPull, .samples = 1, .input = gradient_, .output = absl::MakeSpan(weights_)});
+    client_->Start({.kind = Operation::kPushPull,
+                    .samples = 1,
+                    .input = gradient_,
+                    .output = absl::MakeSpan(weights_),
+                    .steps = NextStep()});
   }
   uint64_t ValuesPushed() {
     uint64_t bytes = 0;
@@ -158,7 +161,7 @@ TEST_P(OverlapTest, NothingOfAPartThatIsNotReadyLeavesOrIsWritten) {
 TEST_P(OverlapTest, AwaitOfAPushAloneWaitsForNothing) {
   Serve(GradientJob(true), {0, 1});  // worker 1 never comes
   ASSERT_TRUE(client_->Pull(0, absl::MakeSpan(weights_)).ok());
-  client_->Start({.kind = Operation::kPush, .samples = 1, .input = gradient_});
+  client_->Start({.kind = Operation::kPush, .samples = 1, .input = gradient_, .steps = NextStep()});
   client_->Ready({0, kValues});
   EXPECT_TRUE(client_->Await({0, kValues}).ok());
   client_->Cancel();
@@ -173,7 +176,7 @@ TEST_P(OverlapTest, OperationThatIsNotFinishedIsGivenUpWithTheClient) {
   // Worker 1 goes on when worker 0 is gone.
   servers_->SetRosters({MakeRoster(0, {1})});
   ParameterClient other(OptionsOf(servers_->addresses(), 1), &servers_->layout(), &clock_);
-  EXPECT_TRUE(other.PushPull(gradient_, 1, absl::MakeSpan(weights_), 0).ok());
+  EXPECT_TRUE(other.PushPull(gradient_, 1, absl::MakeSpan(weights_), NextStep()).ok());
 }
 
 // ------------------------------------------------------------------------------------------ where time went
@@ -196,7 +199,7 @@ class GateTest : public OverlapTest {
       clock_.Advance(5);
       std::vector<float> weights(kValues);
       ParameterClient client(OptionsOf(servers_->addresses(), 1), &servers_->layout(), &clock_);
-      EXPECT_TRUE(client.PushPull(gradient_, 1, absl::MakeSpan(weights), 0).ok());
+      EXPECT_TRUE(client.PushPull(gradient_, 1, absl::MakeSpan(weights), NextStep()).ok());
     });
     EXPECT_TRUE(client_->Finish().ok());
     other.join();
@@ -218,7 +221,7 @@ TEST_P(GateTest, WaitForTheOthersBeforeWeightsComeIsAWaitForThePull) {
 
 TEST_P(GateTest, PushAloneIsAWaitForThePushUntilItIsAnswered) {
   Serve(GradientJob(true), {0, 1});
-  client_->Start({.kind = Operation::kPush, .samples = 1, .input = gradient_});
+  client_->Start({.kind = Operation::kPush, .samples = 1, .input = gradient_, .steps = NextStep()});
   client_->Ready({0, kValues});
   FinishFiveSecondsLater();
   EXPECT_EQ(client_->totals().push_seconds, 5);
@@ -250,8 +253,11 @@ TEST(OverlapOfTimeTest, WaitForBlocksThatDoNotLeaveIsAWaitForThePush) {
   SettableClock clock;
   ParameterClient client(OptionsOf({deaf.address()}), &layout, &clock);
   std::vector<float> gradient(kValues), weights(kValues);
-  client.Start(
-      {.kind = Operation::kPushPull, .samples = 1, .input = gradient, .output = absl::MakeSpan(weights)});
+  client.Start({.kind = Operation::kPushPull,
+                .samples = 1,
+                .input = gradient,
+                .output = absl::MakeSpan(weights),
+                .steps = NextStep()});
   client.Ready({0, kValues});
   clock.WatchThisThread();
   std::thread other([&] {
@@ -283,7 +289,8 @@ TEST(OverlapOverCutConnectionsTest, PartsAreResumedAndAppliedExactlyOnce) {
         client.Start({.kind = Operation::kPushPull,
                       .samples = 1,
                       .input = gradient,
-                      .output = absl::MakeSpan(weights)});
+                      .output = absl::MakeSpan(weights),
+                      .steps = NextStep()});
         for (int64_t begin = kValues - 125; begin >= 0; begin -= 125) {
           std::fill_n(gradient.begin() + begin, 125, static_cast<float>(begin + push + bytes));
           client.Ready({begin, begin + 125});

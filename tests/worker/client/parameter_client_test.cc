@@ -81,8 +81,8 @@ TEST_P(ShardsTest, PushesAndPullsReachEveryBlock) {
   for (uint64_t i = 0; i < 4; ++i) {
     const std::vector<float> gradient = WholeNumbers(i);
     Subtract(gradient, &expected);
-    const auto outcome =
-        i % 2 == 0 ? client->Push(gradient, 8, 0) : client->PushPull(gradient, 8, absl::MakeSpan(weights), 0);
+    const auto outcome = i % 2 == 0 ? client->Push(gradient, 8, NextStep())
+                                    : client->PushPull(gradient, 8, absl::MakeSpan(weights), NextStep());
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_FALSE(outcome->late || outcome->non_finite);
     EXPECT_EQ(outcome->staleness, i % 2) << "a push alone does not fetch";
@@ -104,7 +104,7 @@ TEST_P(ShardsTest, ExchangeAnswersWithTheElasticDifference) {
   const std::vector<float> x = WholeNumbers(1);
   std::vector<float> difference(kValues), expected(kValues);
   for (int64_t i = 0; i < kValues; ++i) expected[i] = 0.25f * x[i];
-  ASSERT_TRUE(client->Exchange(x, 1, absl::MakeSpan(difference), 0).ok());
+  ASSERT_TRUE(client->Exchange(x, 1, absl::MakeSpan(difference), NextStep()).ok());
   EXPECT_EQ(difference, expected);
   EXPECT_EQ(servers_->Weights(), expected);
 }
@@ -121,7 +121,7 @@ TEST_P(ShardsTest, SynchronousWorkersMeetInEveryRound) {
       for (int round = 0; round < kRounds; ++round) {
         // The mean of 0, 3 and 6, whoever comes first.
         const std::vector<float> gradient(kValues, 3.0f * worker);
-        const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
+        const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep());
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         EXPECT_FALSE(outcome->late);
         EXPECT_EQ(outcome->staleness, 0u);
@@ -147,7 +147,7 @@ TEST_P(ShardsTest, WorkerIsCalledAtTheVersionThatItHolds) {
   EXPECT_FALSE(called->Called(0));
 
   std::vector<float> of_first(kValues);
-  first->Start({Parameters::Operation::kPushPull, 0, 1, gradient, absl::MakeSpan(of_first), 1});
+  first->Start({Parameters::Operation::kPushPull, 0, 1, gradient, absl::MakeSpan(of_first), NextStep()});
   first->Ready({0, kValues});
   const auto await_call = [&](ParameterClient* client) {
     for (int i = 0; i < 1000 && !client->Called(0); ++i) usleep(10000);
@@ -191,13 +191,13 @@ TEST_P(ShardsTest, ContributionThatIsNotFiniteIsToldToTheWorker) {
   const auto client = Client();
   std::vector<float> gradient(kValues, 1.0f), weights(kValues);
   gradient[kValues - 1] = std::nanf("");
-  const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
+  const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep());
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->non_finite);
   EXPECT_EQ(weights.back(), 0.0f);
   EXPECT_EQ(servers_->shard(GetParam() - 1).Report().workers(0).non_finite(), 1u);
   gradient.back() = 1;
-  EXPECT_FALSE(client->PushPull(gradient, 1, absl::MakeSpan(weights), 0)->non_finite);
+  EXPECT_FALSE(client->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep())->non_finite);
 }
 
 TEST_P(ShardsTest, ExchangeThatIsNotFiniteLeavesTheDifferenceAsItWas) {
@@ -205,7 +205,7 @@ TEST_P(ShardsTest, ExchangeThatIsNotFiniteLeavesTheDifferenceAsItWas) {
   const auto client = Client();
   const std::vector<float> x(kValues, INFINITY);
   std::vector<float> difference(kValues, 7.0f);
-  const auto outcome = client->Exchange(x, 1, absl::MakeSpan(difference), 0);
+  const auto outcome = client->Exchange(x, 1, absl::MakeSpan(difference), NextStep());
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->non_finite);
   EXPECT_THAT(difference, Each(7.0f));
@@ -219,9 +219,9 @@ TEST_P(ShardsTest, ContributionToAnUpdateThatWasMadeIsToldToBeLate) {
   ASSERT_TRUE(slow->Pull(0, absl::MakeSpan(weights)).ok());
   servers_->SetRosters({MakeRoster(0, {1})});
   const std::vector<float> gradient(kValues, 2.0f);
-  ASSERT_TRUE(Client(1)->PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+  ASSERT_TRUE(Client(1)->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
   servers_->SetRosters({MakeRoster(0, {0, 1})});
-  const auto outcome = slow->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
+  const auto outcome = slow->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep());
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->late);
   EXPECT_THAT(weights, Each(-2.0f)) << "the center as it is";
@@ -254,7 +254,7 @@ TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
     client->Cancel();
   });
   const std::vector<float> gradient(kValues, 1.0f);
-  const absl::Status status = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0).status();
+  const absl::Status status = client->PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).status();
   cancelling.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(std::string(status.message()), "the worker was asked to stop");
@@ -322,7 +322,7 @@ TEST_P(CutTest, PushIsResumedAndAppliedExactlyOnceWhereverItsConnectionBreaks) {
     for (int i = 0; i < 3; ++i) {
       const std::vector<float> gradient = WholeNumbers(++seed);
       Subtract(gradient, &expected);
-      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights), 0);
+      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep());
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       ASSERT_EQ(weights, expected) << "cut after " << bytes;
     }
@@ -350,7 +350,7 @@ TEST_P(CutTest, ExchangeMovesTheCenterOnceWhereverItsConnectionBreaks) {
   for (int64_t bytes : {700, 2000, 3000}) {
     relay.CutAfter(direction, bytes);
     const std::vector<float> x(kValues, 1024.0f);
-    ASSERT_TRUE(client.Exchange(x, 1, absl::MakeSpan(difference), 0).ok());
+    ASSERT_TRUE(client.Exchange(x, 1, absl::MakeSpan(difference), NextStep()).ok());
     EXPECT_FALSE(relay.armed());
     center += 0.5f * (1024 - center);
     EXPECT_EQ(servers.Weights(), std::vector<float>(kValues, center));
@@ -379,7 +379,7 @@ TEST(ParameterClientTest, SynchronousRoundsGoOnBitForBitOverCutConnections) {
           for (float& value : gradient) value = static_cast<float>(random.Normal());
           if (cut && worker == 0 && round % 3 == 1)
             relay.CutAfter(Relay::Direction(round / 3 % 2), 600 * round);
-          const auto outcome = client.PushPull(gradient, 1 + worker, absl::MakeSpan(weights), 0);
+          const auto outcome = client.PushPull(gradient, 1 + worker, absl::MakeSpan(weights), NextStep());
           ASSERT_TRUE(outcome.ok()) << outcome.status();
           ASSERT_FALSE(outcome->late);
           if (cut && worker == 0 && round % 3 == 2) relay.Disarm();
@@ -398,14 +398,14 @@ TEST(ParameterClientTest, WaitsForAServerThatComesBack) {
   SteadyClock clock;
   ParameterClient client(OptionsOf(servers.addresses()), &servers.layout(), &clock);
   const std::vector<float> gradient(kValues, 1.0f);
-  ASSERT_TRUE(client.Push(gradient, 1, 0).ok());
+  ASSERT_TRUE(client.Push(gradient, 1, NextStep()).ok());
   servers.Stop(1);
   std::thread restarting([&] {
     // The other server has its part: the client is in the middle of the push.
     while (servers.shard(0).version() < 2) std::this_thread::yield();
     servers.Start(1);
   });
-  EXPECT_TRUE(client.Push(gradient, 1, 0).ok());
+  EXPECT_TRUE(client.Push(gradient, 1, NextStep()).ok());
   restarting.join();
   EXPECT_EQ(servers.Weights(), std::vector<float>(kValues, -2.0f));
 }
@@ -416,9 +416,9 @@ TEST(ParameterClientTest, GivesUpOnAServerThatIsGoneForTheStatedTimeAndNamesIt) 
   const HastyClock clock(25);
   ParameterClient client(OptionsOf(servers.addresses()), &servers.layout(), &clock);
   const std::vector<float> gradient(kValues, 1.0f);
-  ASSERT_TRUE(client.Push(gradient, 1, 0).ok());
+  ASSERT_TRUE(client.Push(gradient, 1, NextStep()).ok());
   servers.Stop(1);
-  const absl::Status status = client.Push(gradient, 1, 0).status();
+  const absl::Status status = client.Push(gradient, 1, NextStep()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               StartsWith("server 1 at " + servers.addresses()[1] + " was unreachable for 60 s: "));
@@ -482,7 +482,7 @@ TEST(ParameterClientTest, WorkersAtOnceAreAllAppliedOnce) {
       const std::vector<float> gradient(kValues, 1.0f);
       ASSERT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
       for (int i = 0; i < kPushes; ++i)
-        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     });
   }
   for (std::thread& thread : threads) thread.join();

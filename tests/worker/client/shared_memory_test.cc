@@ -51,7 +51,7 @@ std::vector<std::vector<float>> Train(const v1::Job& job, int servers, bool shar
   EXPECT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
   for (int i = 0; i < 20; ++i) {
     SetGradient(i, &gradient);
-    EXPECT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+    EXPECT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     all.push_back(weights);
   }
   EXPECT_EQ(client.shared_memory_servers(), shared ? servers : 0);
@@ -91,7 +91,7 @@ TEST(SharedMemoryClientTest, PushIsAppliedExactlyOnceWhenItsConnectionBreaks) {
       }
       SetGradient(++seed, &gradient);
       for (int64_t j = 0; j < kValues; ++j) expected[j] -= gradient[j];
-      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights), 0);
+      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep());
       if (cutter) cutter->join();
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       ASSERT_EQ(weights, expected) << "cut after " << microseconds;
@@ -113,7 +113,7 @@ TEST(SharedMemoryClientTest, ContinuesWithAServerThatComesBackWithOtherMemory) {
       servers.Stop(i / 10 % 2);
       servers.Start(i / 10 % 2);
     }
-    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+    ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     ASSERT_EQ(weights, std::vector<float>(kValues, -static_cast<float>(i)));
   }
   EXPECT_EQ(client.shared_memory_servers(), 2u);
@@ -129,11 +129,13 @@ TEST(SharedMemoryClientTest, WhatIsGivenUpIsNotAppliedWithOtherValues) {
         std::make_unique<ParameterClient>(OptionsOf(servers.addresses(), true), &servers.layout(), &clock);
     std::optional<std::pmr::vector<float>> gradient(std::in_place, kValues, 1.0f, client->memory());
     std::vector<float> weights(kValues);
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(client->PushPull(*gradient, 1, absl::MakeSpan(weights), 0).ok());
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(client->PushPull(*gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
     client->Start({.kind = Parameters::Operation::kPushPull,
                    .samples = 1,
                    .input = *gradient,
-                   .output = absl::MakeSpan(weights)});
+                   .output = absl::MakeSpan(weights),
+                   .steps = NextStep()});
     client->Ready({0, kValues});
     client->Cancel();
     ASSERT_FALSE(client->Finish().ok());
@@ -156,7 +158,7 @@ TEST(SharedMemoryClientTest, WorkersOfOneMachineAndOthersTrainTogether) {
       std::pmr::vector<float> gradient(kValues, static_cast<float>(3 * worker), client.memory());
       std::vector<float> weights(kValues);
       for (int i = 1; i <= 50; ++i) {
-        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
+        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), NextStep()).ok());
         ASSERT_EQ(weights, std::vector<float>(kValues, -3.0f * static_cast<float>(i)));
       }
     });
