@@ -24,7 +24,7 @@ _LIBRARIES = {
     "httplib": (["cpp-httplib"], "libcpp-httplib-dev"),
     "jpeg": (["libjpeg"], "libjpeg62-turbo-dev"),
     "json": (["nlohmann_json"], "nlohmann-json3-dev"),
-    "prometheus": (["prometheus-cpp-core", "prometheus-cpp-pull"], "prometheus-cpp-dev"),
+    "prometheus": (["prometheus-cpp-core"], "prometheus-cpp-dev"),
     "protobuf": (["protobuf"], "libprotobuf-dev"),
     "ssl": (["libssl"], "libssl-dev"),
     "zlib": (["zlib"], "zlib1g-dev"),

@@ -1,5 +1,4 @@
-// The metrics of a daemon at http://HOST:PORT/metrics, in the format that Prometheus reads, served by
-// prometheus-cpp.
+// The metrics of a daemon at http://HOST:PORT/metrics, in the format that Prometheus reads.
 #ifndef CATCHMENT_COMMON_METRICS_ENDPOINT_H_
 #define CATCHMENT_COMMON_METRICS_ENDPOINT_H_
 
@@ -11,10 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/metrics/families.h"
-
-namespace prometheus {
-class Exposer;
-}  // namespace prometheus
 
 namespace catchment {
 
@@ -40,9 +35,10 @@ class MetricsEndpoint {
 
  private:
   class Page;
+  class Server;
 
-  std::shared_ptr<Page> page_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::unique_ptr<Page> page_;
+  std::unique_ptr<Server> server_;  // null: nothing is served
   std::string address_;
 };
 

@@ -1,10 +1,17 @@
+#include <netinet/in.h>
 #include <prometheus/check_names.h>
+#include <sys/socket.h>
 
+#include <iterator>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "common/metrics/endpoint.h"
 #include "common/metrics/families.h"
+#include "common/net/listen.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -15,6 +22,8 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 v1::JobStatus FullStatus() {
   v1::JobStatus status;
@@ -155,6 +164,60 @@ TEST(MetricsEndpointTest, DaemonsGoOnWithoutMetricsIfThePortIsTaken) {
   MetricsEndpoint second(first.address(), "test");
   EXPECT_TRUE(second.address().empty());
   second.SetSource([](MetricFamilies*) { FAIL(); });
+}
+
+// Returns a connection to the endpoint.
+Fd Dial(const MetricsEndpoint& endpoint) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  int port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(endpoint.address().substr(endpoint.address().rfind(':') + 1), &port));
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+// Returns what is answered until the connection ends.
+std::string Ask(const Fd& fd, const std::string& request) {
+  EXPECT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL), std::ssize(request));
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t size; (size = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0;) answer.append(bytes, size);
+  return answer;
+}
+
+TEST(MetricsEndpointTest, OnlyTheMetricsAreServed) {
+  const MetricsEndpoint endpoint("127.0.0.1:0", "test");
+  const auto answer = [&](const std::string& first_line) {
+    return Ask(Dial(endpoint), first_line + "\r\nHost: localhost\r\n\r\n");
+  };
+  for (const char* line : {"GET /metrics HTTP/1.1", "GET /metrics?x=1 HTTP/1.0"}) {
+    EXPECT_THAT(answer(line), StartsWith("HTTP/1.1 200 OK\r\n")) << line;
+    EXPECT_THAT(answer(line), HasSubstr("catchment_build_info{program=\"test\"")) << line;
+  }
+  for (const char* line : {"GET / HTTP/1.1", "POST /metrics HTTP/1.1", "GET /metrics/../x HTTP/1.1", "x"})
+    EXPECT_THAT(answer(line), StartsWith("HTTP/1.1 404 Not Found\r\n")) << line;
+  EXPECT_EQ(Ask(Dial(endpoint), std::string(1 << 16, 'x')), "");
+}
+
+// They stay open, and more come than the endpoint keeps.
+TEST(MetricsEndpointTest, SilentAndSlowConnectionsDoNotKeepOthersWaiting) {
+  const MetricsEndpoint endpoint("127.0.0.1:0", "test");
+  const std::string request = "GET /metrics HTTP/1.1\r\n\r\n";
+  std::vector<Fd> silent;
+  for (size_t i = 0; i < 400; ++i) {
+    silent.push_back(Dial(endpoint));
+    send(silent.back().get(), request.data(), i % request.size(), MSG_NOSIGNAL);
+    if (i % 40 != 0) continue;
+    EXPECT_THAT(Ask(Dial(endpoint), request), HasSubstr("catchment_build_info")) << i;
+  }
+  EXPECT_THAT(Ask(Dial(endpoint), request), HasSubstr("catchment_build_info"));
+  // A request may come in pieces.
+  const Fd slow = Dial(endpoint);
+  for (const char byte : request.substr(0, request.size() - 1)) EXPECT_EQ(send(slow.get(), &byte, 1, 0), 1);
+  EXPECT_THAT(Ask(slow, "\n"), HasSubstr("catchment_build_info"));
 }
 
 }  // namespace
