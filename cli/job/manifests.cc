@@ -84,6 +84,8 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddString("namespace", "NAME", &made.name_space, "Their namespace. Default: kubectl's.");
   line.flags.AddInt("metrics_port", "PORT", 1, &made.metrics_port,
                     "Port on which every Pod serves metrics for Prometheus. Default: none.");
+  line.flags.AddString("metrics_from", "NAMESPACE", &made.metrics_from,
+                       "Namespace whose Pods may read the metrics. Default: that of the job.");
   AddSiteFlags("", &made.site, &line.flags);
   line.flags.AddSwitch("jobset", &made.jobset,
                        "Uses a JobSet, whose controller must be installed, instead of a StatefulSet and "

@@ -56,8 +56,8 @@ class Maker : private JobNames {
     return claim;
   }
 
-  // Allows connections between the job's Pods and its servers, to DNS, and from everywhere to metrics, but no
-  // others.
+  // Allows connections between the job's Pods and its servers, to DNS, and from one namespace to metrics, but
+  // no others.
   Json NetworkPolicy() const {
     const Json grpc = Json::array({{{"protocol", "TCP"}, {"port", kPort}}});
     const Json dns = Json::array({{{"protocol", "UDP"}, {"port", 53}}, {{"protocol", "TCP"}, {"port", 53}}});
@@ -67,7 +67,11 @@ class Maker : private JobNames {
     Json policy = Object("networking.k8s.io/v1", "NetworkPolicy", job_.name);
     Json ingress = Json::array({{{"from", pods("")}, {"ports", grpc}}});
     if (job_.metrics_port > 0) {
-      ingress.push_back({{"ports", Json::array({{{"protocol", "TCP"}, {"port", job_.metrics_port}}})}});
+      const Json own = {{"podSelector", Json::object()}};
+      const Json other = {
+          {"namespaceSelector", {{"matchLabels", {{"kubernetes.io/metadata.name", job_.metrics_from}}}}}};
+      ingress.push_back({{"from", Json::array({job_.metrics_from.empty() ? own : other})},
+                         {"ports", Json::array({{{"protocol", "TCP"}, {"port", job_.metrics_port}}})}});
     }
     policy["spec"] = {{"podSelector", Selector()},
                       {"policyTypes", {"Ingress", "Egress"}},

@@ -45,10 +45,11 @@ struct KubernetesJob {
   v1::Job job = {};  // complete; its device decides whether workers request a GPU
   int servers = 1;
   int evaluators = 1;
-  int threads = 1;       // of each worker
-  int metrics_port = 0;  // at which all daemons serve metrics; 0: none
-  bool jobset = false;   // everything in a JobSet instead of a StatefulSet and Jobs
-  std::string run = "";  // the value of `run` in the ConfigMap; empty: there is none
+  int threads = 1;                // of each worker
+  int metrics_port = 0;           // at which all daemons serve metrics; 0: none
+  std::string metrics_from = "";  // the namespace whose Pods may read them; empty: the job's
+  bool jobset = false;            // everything in a JobSet instead of a StatefulSet and Jobs
+  std::string run = "";           // the value of `run` in the ConfigMap; empty: there is none
 };
 
 // Returns an error for a name or a namespace that Kubernetes would refuse, and those of CheckSite.

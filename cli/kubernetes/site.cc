@@ -103,6 +103,13 @@ absl::Status CheckKubernetesJob(const KubernetesJob& job) {
     return Refuse(absl::StrCat("--metrics_port=", job.metrics_port, ": must be at most ", kMaxPort,
                                ", and not ", kPort, ", at which the servers listen"));
   }
+  if (!job.metrics_from.empty()) {
+    if (job.metrics_port == 0) {
+      return Refuse(absl::StrCat("--metrics_from=", job.metrics_from,
+                                 ": requires --metrics_port, without which there are no metrics"));
+    }
+    RETURN_IF_ERROR(CheckName("metrics_from", job.metrics_from, kMaxLabel, /*dots=*/false));
+  }
   if (job.name_space.empty()) return absl::OkStatus();
   return CheckName("namespace", job.name_space, kMaxLabel, /*dots=*/false);
 }

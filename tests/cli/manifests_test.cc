@@ -68,6 +68,13 @@ TEST(Manifests, FlagsOfTheClusterAreFollowed) {
                                               HasSubstr("imagePullPolicy: IfNotPresent\n")));
   EXPECT_THAT(Document(Make({"--metrics_port=9100"}), "Job", "catchment-worker"),
               AllOf(HasSubstr("- --metrics_port=0.0.0.0:9100\n"), HasSubstr("containerPort: 9100\n")));
+  EXPECT_THAT(Document(Make({"--metrics_port=9100"}), "NetworkPolicy", "catchment"),
+              HasSubstr("    - from:\n        - podSelector: {}\n      ports:\n        - protocol: TCP\n     "
+                        "     port: 9100\n"));
+  EXPECT_THAT(
+      Document(Make({"--metrics_port=9100", "--metrics_from=monitoring"}), "NetworkPolicy", "catchment"),
+      AllOf(HasSubstr("namespaceSelector:\n"), HasSubstr("kubernetes.io/metadata.name: monitoring\n"),
+            Not(HasSubstr("podSelector: {}"))));
   EXPECT_THAT(Make({"--set=device=CUDA"}).out, HasSubstr("nvidia.com/gpu: \"1\"\n"));
   EXPECT_THAT(Make({}).out, AllOf(HasSubstr("CATCHMENT_INSECURE"), Not(HasSubstr("nvidia")),
                                   Not(HasSubstr("mountPath: /data"))));
@@ -129,6 +136,9 @@ TEST(Manifests, ErrorsNameTheFlag) {
     EXPECT_THAT(error({kJob, image, "--name=" + name}), HasSubstr("--name=" + name + ": ")) << name;
   }
   EXPECT_THAT(error({kJob, image, "--metrics_port=7000"}), HasSubstr("--metrics_port=7000: "));
+  EXPECT_THAT(error({kJob, image, "--metrics_from=monitoring"}), HasSubstr("requires --metrics_port"));
+  EXPECT_THAT(error({kJob, image, "--metrics_port=9100", "--metrics_from=a_b"}),
+              HasSubstr("--metrics_from=a_b: "));
   EXPECT_THAT(error({kJob, image, "--namespace=a_b"}), HasSubstr("--namespace=a_b: "));
   EXPECT_THAT(error({kJob, image, "--data_claim=Mnist"}), HasSubstr("--data_claim=Mnist: "));
   EXPECT_THAT(error({kJob, image, "--tls_secret=a", "--cert_manager"}), HasSubstr("are mutually exclusive"));
