@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -17,18 +18,23 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
-#include "server/edge/call_rate.h"
+#include "common/base/random_id.h"
 
 namespace catchment {
 namespace {
 
 constexpr int kAcceptedAtOnce = 64;
 constexpr double kPauseSeconds = 0.1;
+// The interval at which connections are passed on that wait for others.
+constexpr double kPassSeconds = 0.002;
+// Addresses that are remembered although there is no connection from them.
+constexpr size_t kMostSources = 4096;
 // The time from the end of a connection to the return of its memory to the operating system.
 constexpr double kTrimSeconds = 2;
 constexpr double kComplainSeconds = 60;
@@ -48,11 +54,6 @@ uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t size = sizeof(cookie);
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
-}
-
-bool IsClosedByPeer(int fd) {
-  pollfd state = {fd, POLLRDHUP, 0};
-  return poll(&state, 1, 0) > 0;
 }
 
 // Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for
@@ -90,12 +91,16 @@ Acceptor::Acceptor(ListeningSockets sockets, const Options& options, PeerAccount
       options_(options),
       accounts_(*accounts),
       clock_(*clock),
-      endings_(options.endings, clock) {}
+      endings_(options.endings, clock),
+      handshakes_(options.handshakes_per_second, options.handshakes_at_once, clock->Now()),
+      random_(RandomId()) {}
 
 void Acceptor::Start(OnConnection on_connection) {
   on_connection_ = std::move(on_connection);
   stop_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   PCHECK(stop_.get() >= 0) << "eventfd";
+  openings_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  PCHECK(openings_.get() >= 0) << "epoll_create1";
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "acceptor");
   passing_thread_ = std::thread([this] { PassOn(); });
@@ -116,7 +121,7 @@ void Acceptor::Stop() {
     thread_.join();
   }
   listening_.sockets.clear();
-  watched_.clear();
+  waiting_.clear();
   MutexLock lock(&mu_);
   admitted_.clear();
 }
@@ -136,28 +141,31 @@ void Acceptor::PassOn() {
 }
 
 void Acceptor::Run() {
-  std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}};
+  std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}, {openings_.get(), POLLIN, 0}};
+  const size_t first = files.size();
   for (const Fd& fd : listening_.sockets) files.push_back({fd.get(), POLLIN, 0});
   while (true) {
     double now = clock_.Now();
     const bool accepts = now >= paused_until_;
-    const int ready = poll(files.data(), accepts ? files.size() : 1, PollMilliseconds(now));
+    const int ready = poll(files.data(), accepts ? files.size() : first, PollMilliseconds(now));
     if (ready > 0 && files[0].revents != 0) return;
     now = clock_.Now();
-    for (size_t i = 1; accepts && i < files.size(); ++i) {
+    for (size_t i = first; accepts && i < files.size(); ++i) {
       if (ready > 0 && files[i].revents != 0) AcceptAll(files[i].fd, now);
     }
-    PassWatched(now);
+    ReadOpenings();
+    PassReady(now);
     if (now >= next_suspects_) CheckSuspects(now);
     if (now >= next_check_) Check(now);
   }
 }
 
 int Acceptor::PollMilliseconds(double now) const {
-  const bool waits = !connections_.empty() || !watched_.empty() || trim_at_ > 0 || now < paused_until_;
+  const bool waits = !connections_.empty() || !sources_.empty() || trim_at_ > 0 || now < paused_until_;
   if (!waits) return -1;
   double due = now < paused_until_ ? std::min(next_check_, paused_until_) : next_check_;
   if (!suspects_.empty()) due = std::min(due, next_suspects_);
+  if (next_pass_ > 0) due = std::min(due, next_pass_);
   return static_cast<int>(std::clamp(std::ceil((due - now) * 1000), 0.0, 1000.0));
 }
 
@@ -173,12 +181,16 @@ void Acceptor::AcceptAll(int listening, double now) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     const int error = errno;
     // The connections wait in the kernel until the process can accept them.
-    const bool made_room = EndOldestStranger(0, now);
+    if (!waiting_.empty()) {
+      DropOne(now);
+      continue;
+    }
+    const bool made_room = EndStranger(/*at_once=*/true, now) || EndIdle(nullptr);
     if (now - complained_ >= kComplainSeconds || complained_ == 0) {
       complained_ = now;
       LOG(WARNING) << "no connection can be accepted: " << std::strerror(error) << " (the limit is "
-                   << OpenFilesLimit() << "): "
-                   << (made_room ? "connections without calls are closed; " : "new connections wait; ")
+                   << OpenFilesLimit()
+                   << "): " << (made_room ? "silent connections are closed; " : "new connections wait; ")
                    << kOpenFilesRemedy;
     }
     paused_until_ = now + kPauseSeconds;
@@ -186,78 +198,182 @@ void Acceptor::AcceptAll(int listening, double now) {
   }
 }
 
-void Acceptor::Admit(Fd fd, double now) {
-  const std::string address = AddressOfPeer(PeerOf(fd.get()));
-  const auto watched = watched_.find(address);
-  if (watched != watched_.end()) {
-    std::deque<Fd>& waiting = watched->second.waiting;
-    std::erase_if(waiting, [](const Fd& one) { return IsClosedByPeer(one.get()); });
-    if (waiting.size() < options_.watched_waiting) waiting.push_back(std::move(fd));
-    return;
-  }
-  Pass(std::move(fd), /*watched=*/false, now);
+double Acceptor::Share(const Source& source, double now) const {
+  return now < source.vouched_until ? options_.vouched_share : 1;
 }
 
-void Acceptor::Pass(Fd fd, bool watched, double now) {
-  UpdateStrangers(&strangers_);
-  if (strangers_.size() >= options_.strangers && !EndOldestStranger(options_.stranger_seconds, now))
-    paused_until_ = now + kPauseSeconds;
+size_t Acceptor::PickOlderOfTwo(const std::vector<size_t>& candidates,
+                                absl::FunctionRef<double(size_t)> since) {
+  const size_t a = candidates[random_.Below(candidates.size())];
+  const size_t b = candidates[random_.Below(candidates.size())];
+  return since(a) <= since(b) ? a : b;
+}
+
+void Acceptor::Admit(Fd fd, double now) {
+  if (!waiting_.empty() && waiting_.size() + strangers_.size() >= options_.strangers) DropOne(now);
+  epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data = {.fd = fd.get()}};
+  if (epoll_ctl(openings_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) return;
+  Source& source = sources_[AddressOfPeer(PeerOf(fd.get()))];
+  if (source.waiting == 0) source.turn = std::max(source.turn, turn_);
+  ++source.waiting;
+  waiting_.push_back({std::move(fd), &source, now});
+}
+
+void Acceptor::DropOne(double now) {
+  double most = 0;
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const Source& source = *waiting_[i].source;
+    const double shares = static_cast<double>(source.waiting) / Share(source, now);
+    if (shares > most) candidates.clear();
+    most = std::max(most, shares);
+    if (shares == most) candidates.push_back(i);
+  }
+  Drop(PickOlderOfTwo(candidates, [this](size_t i) { return waiting_[i].since; }));
+}
+
+void Acceptor::Drop(size_t waiting) {
+  --waiting_[waiting].source->waiting;
+  std::swap(waiting_[waiting], waiting_.back());
+  waiting_.pop_back();
+}
+
+void Acceptor::ReadOpenings() {
+  epoll_event events[kAcceptedAtOnce];
+  const int ready = epoll_wait(openings_.get(), events, kAcceptedAtOnce, 0);
+  char bytes[kMostBytesOfOpening];
+  for (int i = 0; i < ready; ++i) {
+    const int fd = events[i].data.fd;
+    const auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [fd](const Waiting& waiting) { return waiting.fd.get() == fd; });
+    if (at == waiting_.end()) continue;
+    const ssize_t size = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    const absl::string_view arrived(bytes, std::max<ssize_t>(size, 0));
+    at->opening = OpeningOf(arrived);
+    at->tls = IsTls(arrived);
+    const bool closed = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (closed || at->opening == Opening::kNone) Drop(at - waiting_.begin());
+  }
+}
+
+size_t Acceptor::PickReady(double now) {
+  double first = std::numeric_limits<double>::infinity();
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const Source& source = *waiting_[i].source;
+    if (waiting_[i].opening != Opening::kComplete || (source.watched_until > 0 && now < source.next))
+      continue;
+    if (source.turn < first) candidates.clear();
+    first = std::min(first, source.turn);
+    if (source.turn == first) candidates.push_back(i);
+  }
+  return candidates.empty() ? waiting_.size() : candidates[random_.Below(candidates.size())];
+}
+
+void Acceptor::PassReady(double now) {
+  if (now < next_pass_) return;
+  next_pass_ = 0;
+  const size_t most = std::max<size_t>(options_.strangers * 3 / 4, 1);
+  while (true) {
+    const size_t next = PickReady(now);
+    if (next == waiting_.size()) return;
+    UpdateStrangers();
+    if ((strangers_.size() >= most && !EndStranger(/*at_once=*/false, now)) || !handshakes_.Take(now)) {
+      next_pass_ = now + kPassSeconds;
+      return;
+    }
+    std::swap(waiting_[next], waiting_.back());
+    Waiting waiting = std::move(waiting_.back());
+    waiting_.pop_back();
+    --waiting.source->waiting;
+    Pass(std::move(waiting), now);
+  }
+}
+
+void Acceptor::Pass(Waiting waiting, double now) {
+  const int fd = waiting.fd.get();
+  Source& source = *waiting.source;
+  const bool watched = source.watched_until > 0;
+  epoll_ctl(openings_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  // A former connection with this file has ended since the last check.
+  NoteEnded(fd, now);
   Connection connection;
-  connection.cookie = CookieOf(fd.get());
-  connection.peer = PeerOf(fd.get());
+  connection.cookie = CookieOf(fd);
+  connection.peer = PeerOf(fd);
   connection.key = KeyOfPeer(connection.peer);
   connection.address = AddressOfPeer(connection.peer);
+  connection.source = &source;
   PeerAccount::Limits limits = options_.limits;
   if (watched) limits.short_message_bytes = 0;
   connection.account = std::make_shared<PeerAccount>(limits);
   connection.since = now;
-  // A former connection with this file has ended since the last check.
-  NoteEnded(fd.get(), now);
-  strangers_.push_back({fd.get(), connection.cookie});
-  if (watched) suspects_.push_back(strangers_.back());
+  connection.tls = waiting.tls;
+  turn_ = source.turn;
+  source.turn += 1 / Share(source, now);
+  ++source.strangers;
+  strangers_.push_back({fd, connection.cookie, &source, now});
+  if (watched) {
+    source.next = now + options_.watched_interval_seconds;
+    suspects_.push_back(strangers_.back());
+  }
   accounts_.Add(connection.key, connection.account);
-  connections_.emplace(fd.get(), std::move(connection));
+  connections_.emplace(fd, std::move(connection));
   MutexLock lock(&mu_);
-  admitted_.push_back(std::move(fd));
+  admitted_.push_back(std::move(waiting.fd));
   changed_.Notify();
 }
 
-void Acceptor::PassWatched(double now) {
-  for (auto at = watched_.begin(); at != watched_.end();) {
-    Watched& watched = at->second;
-    // Connections of peers that have given up are skipped.
-    while (!watched.waiting.empty() && now >= watched.next) {
-      Fd fd = std::move(watched.waiting.front());
-      watched.waiting.pop_front();
-      if (IsClosedByPeer(fd.get())) continue;
-      watched.next = now + options_.watched_interval_seconds;
-      Pass(std::move(fd), /*watched=*/true, now);
-    }
-    if (now < watched.until || !watched.waiting.empty()) {
-      ++at;
-      continue;
-    }
-    LOG_IF(WARNING, watched.ended > 0)
-        << watched.ended << " more connections from " << at->first << " were closed for the same reason";
-    at = watched_.erase(at);
-  }
+bool Acceptor::IsStranger(const Stranger& stranger) const {
+  const auto found = connections_.find(stranger.fd);
+  return found != connections_.end() && found->second.cookie == stranger.cookie &&
+         !found->second.account->known();
 }
 
-void Acceptor::UpdateStrangers(std::deque<Stranger>* strangers) const {
-  std::erase_if(*strangers, [this](const Stranger& stranger) {
-    const auto found = connections_.find(stranger.fd);
-    return found == connections_.end() || found->second.cookie != stranger.cookie ||
-           found->second.account->known();
+void Acceptor::UpdateStrangers() {
+  std::erase_if(strangers_, [this](const Stranger& stranger) {
+    if (IsStranger(stranger)) return false;
+    --stranger.source->strangers;
+    return true;
   });
 }
 
-bool Acceptor::EndOldestStranger(double seconds, double now) {
-  UpdateStrangers(&strangers_);
-  if (strangers_.empty()) return false;
-  const int fd = strangers_.front().fd;
-  const Connection& oldest = connections_.at(fd);
-  if (now - oldest.since < seconds) return false;
-  if (CookieOf(fd) == oldest.cookie) Reset(fd);
+bool Acceptor::EndStranger(bool at_once, double now) {
+  UpdateStrangers();
+  double most = 0;
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < strangers_.size(); ++i) {
+    const Source& source = *strangers_[i].source;
+    const bool answered = connections_.at(strangers_[i].fd).answered;
+    const double seconds = answered ? options_.answered_seconds : options_.stranger_seconds;
+    if (!at_once && now - strangers_[i].since < seconds) continue;
+    const double shares = static_cast<double>(source.strangers) / Share(source, now);
+    if (shares > most) candidates.clear();
+    most = std::max(most, shares);
+    if (shares == most) candidates.push_back(i);
+  }
+  if (candidates.empty()) return false;
+  const size_t ended = PickOlderOfTwo(candidates, [this](size_t i) { return strangers_[i].since; });
+  const int fd = strangers_[ended].fd;
+  if (CookieOf(fd) == strangers_[ended].cookie) Reset(fd);
+  Forget(fd);
+  UpdateStrangers();
+  return true;
+}
+
+bool Acceptor::EndIdle(const Source* source) {
+  auto idlest = connections_.end();
+  const auto activity = [](const PeerAccount& account) {
+    return std::make_pair(account.calls() > 0, account.active_at());
+  };
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
+    const PeerAccount& account = *at->second.account;
+    if (!account.known() || account.streams() > 0 || (source != nullptr && at->second.source != source))
+      continue;
+    if (idlest == connections_.end() || activity(account) < activity(*idlest->second.account)) idlest = at;
+  }
+  if (idlest == connections_.end()) return false;
+  const int fd = idlest->first;
+  if (CookieOf(fd) == idlest->second.cookie) Reset(fd);
   Forget(fd);
   return true;
 }
@@ -270,6 +386,10 @@ void Acceptor::Check(double now) {
   for (const auto& [fd, connection] : connections_) fds.push_back(fd);
   CheckAll(fds, now);
   CheckPeersWithoutStream(now);
+  CheckSources(now);
+  for (size_t i = waiting_.size(); i-- > 0;) {
+    if (now - waiting_[i].since >= options_.opening_seconds) Drop(i);
+  }
   if (trim_at_ > 0 && now >= trim_at_) {
     trim_at_ = 0;
     malloc_trim(0);
@@ -278,7 +398,7 @@ void Acceptor::Check(double now) {
 
 void Acceptor::CheckSuspects(double now) {
   next_suspects_ = now + options_.check_watched_seconds;
-  UpdateStrangers(&suspects_);
+  std::erase_if(suspects_, [this](const Stranger& suspect) { return !IsStranger(suspect); });
   std::vector<int> fds;
   fds.reserve(suspects_.size());
   for (const Stranger& suspect : suspects_) fds.push_back(suspect.fd);
@@ -287,7 +407,7 @@ void Acceptor::CheckSuspects(double now) {
 
 void Acceptor::CheckAll(const std::vector<int>& fds, double now) {
   for (const int fd : fds) {
-    const Connection& connection = connections_.at(fd);
+    Connection& connection = connections_.at(fd);
     bool open = CookieOf(fd) == connection.cookie;
     std::string what;
     if (open) {
@@ -295,6 +415,7 @@ void Acceptor::CheckAll(const std::vector<int>& fds, double now) {
           [&] {
             const std::optional<PeerAccount::Traffic> traffic = TrafficOf(fd);
             open = traffic.has_value();
+            connection.answered |= open && traffic->acknowledged > 0;
             return traffic.value_or(PeerAccount::Traffic());
           },
           now);
@@ -326,42 +447,69 @@ void Acceptor::CheckPeersWithoutStream(double now) {
   Forget(fd);
 }
 
+void Acceptor::CheckSources(double now) {
+  for (auto& [address, source] : sources_) source.idle = source.streams = 0;
+  for (const auto& [fd, connection] : connections_) {
+    Source& source = *connection.source;
+    if (!connection.account->known()) continue;
+    ++(connection.account->streams() > 0 ? source.streams : source.idle);
+    source.vouched_until = now + options_.vouched_seconds;
+  }
+  const bool full = sources_.size() > kMostSources;
+  for (auto at = sources_.begin(); at != sources_.end();) {
+    Source& source = at->second;
+    for (; source.idle > options_.idle_connections + source.streams; --source.idle) EndIdle(&source);
+    if (source.watched_until > 0 && now >= source.watched_until) {
+      LOG_IF(WARNING, source.ended > 0)
+          << source.ended << " more connections from " << at->first << " were closed for the same reason";
+      source.watched_until = 0;
+      source.ended = 0;
+    }
+    const bool unused = source.waiting + source.strangers + source.idle + source.streams == 0 &&
+                        source.watched_until == 0 && (full || now >= source.vouched_until);
+    unused ? at = sources_.erase(at) : ++at;
+  }
+}
+
 void Acceptor::NoteEnded(int fd, double now) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
   const Connection& connection = found->second;
   const PeerAccount& account = *connection.account;
-  double times = account.known() ? 0 : 1;
   if (!account.has_stream()) {
-    times += std::floor(account.other_bytes() / options_.bytes_of_ending) +
-             std::floor(account.unanswered() / options_.calls_of_ending);
-  }
-  if (times > 0 && !endings_.Take(connection.peer, times).ok()) {
-    trim_at_ = now + kTrimSeconds;
-    Watch(connection.address,
-          absl::StrCat(connection.address,
-                       " repeatedly opens and closes connections without calls, or without awaiting their "
-                       "answers, which no worker does"),
-          now);
+    // A peer without a certificate cannot send more in a handshake of TLS.
+    const int64_t of_handshake = connection.tls && !account.known() ? options_.limits.other_bytes : 0;
+    const double bytes = std::max(account.other_bytes() - static_cast<double>(of_handshake), 0.0);
+    const double times = std::floor(bytes / options_.bytes_of_ending) +
+                         std::floor(account.unanswered() / options_.calls_of_ending);
+    if (times > 0 && !endings_.Take(connection.peer, times).ok()) {
+      trim_at_ = now + kTrimSeconds;
+      Watch(connection,
+            absl::StrCat(connection.address,
+                         " repeatedly opens and closes connections without calls, or without awaiting their "
+                         "answers, which no worker does"),
+            now);
+    }
   }
   Forget(fd);
 }
 
-void Acceptor::Watch(const std::string& address, const std::string& what, double now) {
-  const auto [watched, is_new] = watched_.try_emplace(address);
-  watched->second.until = now + options_.watch_seconds;
-  if (is_new) {
+void Acceptor::Watch(const Connection& connection, const std::string& what, double now) {
+  Source& source = *connection.source;
+  if (source.watched_until == 0) {
     LOG(WARNING) << what << ": connections from there are now handled one at a time";
+    source.next = now + options_.watched_interval_seconds;
   } else {
-    ++watched->second.ended;
+    ++source.ended;
   }
+  source.watched_until = now + options_.watch_seconds;
 }
 
 void Acceptor::End(int fd, const Connection& connection, const std::string& what, double now) {
   Reset(fd);
   trim_at_ = now + kTrimSeconds;
-  Watch(connection.address,
-        absl::StrCat(connection.peer, " has sent ", what, ", which no worker does; disconnected"), now);
+  Watch(connection, absl::StrCat(connection.peer, " has sent ", what, ", which no worker does; disconnected"),
+        now);
 }
 
 void Acceptor::Forget(int fd) {

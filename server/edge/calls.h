@@ -67,6 +67,9 @@ class RunCall {
 // The part of a call in the account of its connection, if it has one.
 class AccountedCall {
  public:
+  ~AccountedCall() {
+    if (is_stream_) account_->StreamEnded();
+  }
   void Begin(const PeerAccounts& accounts, const grpc::ServerContext& context) {
     account_ = accounts.Find(context.peer());
     if (account_ != nullptr) account_->CallBegan();
@@ -76,7 +79,9 @@ class AccountedCall {
     if (account_ != nullptr) account_->MessageArrived(SizeOf(message));
   }
   void OnStream() {
-    if (account_ != nullptr) account_->StreamAdmitted();
+    if (account_ == nullptr || is_stream_) return;
+    is_stream_ = true;
+    account_->StreamAdmitted();
   }
   // `ok`: the status is on the network, as gRPC says for Finish.
   void OnFinish(bool ok) {
@@ -89,6 +94,7 @@ class AccountedCall {
   static size_t SizeOf(std::nullptr_t) { return 0; }
 
   std::shared_ptr<PeerAccount> account_;
+  bool is_stream_ = false;
 };
 
 // A server's completion queue with the calls on it. The queue may be shut down when there are none.

@@ -83,13 +83,15 @@ class UnknownCall final : public Completion {
 };
 
 Acceptor::Options AcceptorOptions(const Listener::Options& of_listener) {
-  constexpr int64_t kFilesOfStrangers = 8;  // one eighth
+  // Parts of the open files: one eighth, and one quarter.
+  constexpr int64_t kFilesOfStrangers = 8, kFilesOfIdle = 4;
   Acceptor::Options options;
   options.limits.stream_bytes = of_listener.read_ahead_bytes + of_listener.max_message_bytes;
   constexpr double kPartWithoutStream = 0.25;
   if (of_listener.memory_quota_bytes > 0)
     options.bytes_without_stream = kPartWithoutStream * static_cast<double>(of_listener.memory_quota_bytes);
   options.strangers = std::min<size_t>(options.strangers, OpenFilesLimit() / kFilesOfStrangers);
+  options.idle_connections = std::min<size_t>(options.idle_connections, OpenFilesLimit() / kFilesOfIdle);
   return options;
 }
 

@@ -24,6 +24,10 @@ std::string PeerAccount::Check(absl::FunctionRef<Traffic()> traffic, double now)
   if (now_ == 0) now_ = now;
   const double seconds = now - now_;
   now_ = now;
+  if (const int64_t messages = messages_; messages != messages_seen_ || active_at_ == 0) {
+    messages_seen_ = messages;
+    active_at_ = now;
+  }
   const double of_messages = static_cast<double>(message_bytes_) * (1 + limits_.part_of_messages) +
                              static_cast<double>(messages_ * limits_.bytes_of_message);
   const Traffic total = traffic();

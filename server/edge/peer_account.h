@@ -56,14 +56,24 @@ class PeerAccount {
   void CallBegan() { ++calls_; }
   void MessageArrived(size_t bytes);
   void CallAnswered();
-  // The peer has been admitted to a stream that transfers blocks.
-  void StreamAdmitted() { has_stream_ = known_ = true; }
+  // The peer has been admitted to a stream that transfers blocks, which has ended.
+  void StreamAdmitted() {
+    ++streams_;
+    has_stream_ = known_ = true;
+  }
+  void StreamEnded() { --streams_; }
 
   // Returns true if a call of the peer has been answered, or one of its streams admitted.
   bool known() const { return known_; }
 
   // Returns true if a stream of the peer that transfers blocks was admitted.
   bool has_stream() const { return has_stream_; }
+  // Returns the calls in progress, and those that the peer has ended.
+  int64_t calls() const { return calls_; }
+  // Returns the number of such streams that are open.
+  int streams() const { return streams_; }
+  // Returns the time at which a message of the peer had last arrived, as seen by Check.
+  double active_at() const { return active_at_; }
   // Returns the bytes of the peer that are in no message that has arrived, at the last Check.
   double other_bytes() const { return other_bytes_; }
   // Returns the calls of the peer that have not been answered, at the last Check.
@@ -76,11 +86,14 @@ class PeerAccount {
  private:
   const Limits limits_;
   std::atomic<int64_t> message_bytes_{0}, messages_{0}, calls_{0};
+  std::atomic<int> streams_{0};
   std::atomic<bool> has_stream_{false}, known_{false};
   // The peer's excess over its allowance. At least 0: unused allowance is not saved up.
   double other_bytes_ = 0, unanswered_ = 0;
   // At the last Check.
   double read_ = 0, allowed_ = 0, calls_seen_ = 0, now_ = 0;
+  int64_t messages_seen_ = 0;
+  double active_at_ = 0;
 };
 
 // The accounts of a listener's connections.

@@ -3,16 +3,21 @@
 // written at the end.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -465,6 +470,95 @@ TEST(HandshakesTest, ThatDoNotEndAreBounded) {
   cluster.StartWorkers(1);
   EXPECT_TRUE(cluster.AwaitStatus("2 workers", AllHaveTrained(2, 1000)));
 }
+
+// Returns the ClientHello of a client without a certificate.
+std::string ClientHello() {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), SSL_free);
+  BIO* const sent = BIO_new(BIO_s_mem());
+  SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), sent);
+  EXPECT_LT(SSL_connect(ssl.get()), 0);
+  std::string hello(4096, '\0');
+  hello.resize(std::max(BIO_read(sent, hello.data(), static_cast<int>(hello.size())), 0));
+  return hello;
+}
+
+// Completes a handshake without a certificate, upon which the server ends the connection.
+void ShakeHands(int fd) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), SSL_free);
+  const timeval patience = {1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  SSL_set_fd(ssl.get(), fd);
+  char byte;
+  if (SSL_connect(ssl.get()) == 1) SSL_read(ssl.get(), &byte, 1);
+}
+
+// A neighbor: connections from the address of the workers, a thousand a second, each held while as many
+// others come.
+class NeighborTest : public testing::TestWithParam<const char*> {
+ protected:
+  NeighborTest()
+      : certificates_(MakeCertificates("certificates")),
+        cluster_({.job = SmallJob("downpour", "workers: 1 epochs: 1000000 checkpoint { every_seconds: 0 }"),
+                  .certificates = certificates_}) {}
+  ~NeighborTest() override { Stop(); }
+
+  void Attack() {
+    std::signal(SIGPIPE, SIG_IGN);
+    constexpr size_t kHeld = 400;
+    constexpr useconds_t kMicroseconds = 1000;
+    const std::string kind = GetParam(), hello = ClientHello();
+    const std::string bytes =
+        kind == "silent" ? "" : hello.substr(0, hello.size() / (kind == "half" ? 2 : 1));
+    std::deque<Fd> held;
+    while (!stop_) {
+      held.emplace_back(Dial(cluster_.master()));
+      if (kind == "without_certificate") {
+        ShakeHands(held.back().get());
+        held.pop_back();
+      } else {
+        send(held.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      }
+      if (held.size() > kHeld) held.pop_front();
+      ++connections_;
+      usleep(kMicroseconds);
+    }
+  }
+  void Stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const std::string certificates_;
+  TestCluster cluster_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
+TEST_P(NeighborTest, WithoutACertificateDoesNotKeepMembersAndOperatorsOut) {
+  ASSERT_TRUE(cluster_.Start(1));
+  ASSERT_TRUE(cluster_.AwaitTrained(1000));
+  thread_ = std::thread([this] { Attack(); });
+  ASSERT_TRUE(Await([this] { return connections_ > 1000; }));
+  cluster_.StartWorkers(1);
+  EXPECT_TRUE(cluster_.AwaitStatus("2 workers", AllHaveTrained(2, 1000)));
+  std::vector<std::string> status = {Runfile("cli/catchment"), "status", cluster_.master()};
+  for (const std::string& flag : TlsArguments(CertificateOf(certificates_, "operator")))
+    status.push_back(flag);
+  EXPECT_TRUE(Await([&] { return RunToEnd(status).end.exit_code == 0; }));
+  EXPECT_GT(connections_, 1000);
+  Stop();
+  cluster_.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster_.AwaitOrderlyEnd());
+}
+
+INSTANTIATE_TEST_SUITE_P(Connections, NeighborTest,
+                         testing::Values("silent", "half", "whole", "without_certificate"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace catchment

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
+#include "tests/server/http2_peer.h"
 
 namespace catchment {
 namespace {
@@ -105,6 +107,28 @@ TEST_F(OpenFilesTest, SilentPeersDoNotKeepWorkersFromTheJob) {
   ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << master.Output();
   SilentPeers peers;
   while (peers.size() < 200) peers.AddOne(port);
+  Process worker = Start("worker", {WorkerProgram(), "--master=" + address});
+  EXPECT_TRUE(Await([&] { return worker.Poll().has_value(); })) << worker.Output() << master.Output();
+  EXPECT_EQ(worker.WaitFor(0)->exit_code, 0) << worker.Output();
+  const std::optional<ProcessEnd> end = master.WaitFor(kPatience);
+  ASSERT_TRUE(end) << master.Output();
+  EXPECT_EQ(end->exit_code, 0) << master.Output();
+}
+
+// A peer that makes a call on each connection, with connections for all the files that the server may have.
+TEST_F(OpenFilesTest, OnePeerWithManyCallsDoesNotKeepWorkersFromTheJob) {
+  const std::string job = "--job=" + JobFile("workers: 1 epochs: 20");
+  Process master = Start("master", WithLimit(256, {ServerProgram(), job, "--servers=127.0.0.1:0"}));
+  ASSERT_TRUE(Await([&] { return !AddressOf(master, 0).empty() || master.Poll().has_value(); }));
+  const std::string address = AddressOf(master, 0);
+  std::vector<std::unique_ptr<Http2Peer>> peers;
+  while (peers.size() < 300) {
+    peers.push_back(std::make_unique<Http2Peer>(address));
+    Http2Peer& peer = *peers.back();
+    const uint32_t call = peer.Call("/catchment.v1.MasterService/GetStatus", "");
+    if (!peer.SendLast(call, GrpcMessage(""))) continue;
+    EXPECT_TRUE(peer.ReadUntil([&] { return peer.Ended(call); }));
+  }
   Process worker = Start("worker", {WorkerProgram(), "--master=" + address});
   EXPECT_TRUE(Await([&] { return worker.Poll().has_value(); })) << worker.Output() << master.Output();
   EXPECT_EQ(worker.WaitFor(0)->exit_code, 0) << worker.Output();

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +27,7 @@
 #include "common/net/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/master.grpc.pb.h"
+#include "server/edge/opening.h"
 
 namespace catchment {
 namespace {
@@ -241,6 +243,8 @@ TEST(ListenerTest, MethodsThatItDoesNotHaveAreUnimplemented) {
   }
 }
 
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 // Connections that an acceptor passes on, in order.
 class Passed {
  public:
@@ -262,28 +266,29 @@ class Passed {
     MutexLock lock(&mu_);
     files_.back() = Fd();
   }
+  size_t size() {
+    MutexLock lock(&mu_);
+    return files_.size();
+  }
   void Await(size_t count) {
     MutexLock lock(&mu_);
     changed_.Wait(&mu_, [&] { return files_.size() >= count; });
-  }
-  // Returns false if the other end closes the connection first.
-  bool AwaitOrEnd(size_t count, const Fd& connection) {
-    char byte;
-    const auto ended = [&] {
-      const ssize_t size = recv(connection.get(), &byte, 1, MSG_DONTWAIT);
-      return size == 0 || (size < 0 && errno != EAGAIN);
-    };
-    MutexLock lock(&mu_);
-    while (!changed_.WaitFor(&mu_, 0.001, [&] { return files_.size() >= count; })) {
-      if (ended()) return false;
-    }
-    return true;
   }
 
  private:
   Mutex mu_;
   CondVar changed_;
   std::vector<Fd> files_ ABSL_GUARDED_BY(mu_);
+};
+
+// A time that the test sets while the acceptor's thread reads it.
+class SetClock final : public Clock {
+ public:
+  double Now() const override { return now_; }
+  void Advance(double seconds) { now_ = now_ + seconds; }
+
+ private:
+  std::atomic<double> now_{1000};
 };
 
 class AcceptorTest : public testing::Test {
@@ -295,25 +300,45 @@ class AcceptorTest : public testing::Test {
     acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), options, &accounts_, clock_);
     acceptor_->Start(std::move(on_connection));
   }
-  Fd Dial() {
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(acceptor_->port()));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  // Returns a connection from 127.0.0.host on which so much has been sent.
+  Fd Dial(const std::string& opening = kPreface, uint8_t host = 1) {
     Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    address.sin_port = htons(static_cast<uint16_t>(acceptor_->port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(send(fd.get(), opening.data(), opening.size(), MSG_NOSIGNAL), std::ssize(opening));
+    return fd;
+  }
+  // Returns a connection whose peer has made a call.
+  Fd DialKnown() {
+    const size_t before = passed_.size();
+    Fd fd = Dial();
+    passed_.Await(before + 1);
+    AccountOf(fd)->CallBegan();
+    AccountOf(fd)->CallAnswered();
     return fd;
   }
   std::shared_ptr<PeerAccount> AccountOf(const Fd& fd) {
     sockaddr_in own = {};
     socklen_t size = sizeof(own);
     EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
-    return accounts_.Find("ipv4:127.0.0.1:" + std::to_string(ntohs(own.sin_port)));
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &own.sin_addr, text, sizeof(text));
+    return accounts_.Find(std::string("ipv4:") + text + ":" + std::to_string(ntohs(own.sin_port)));
   }
   // Waits until the other end has closed the connection.
   static void AwaitEnd(const Fd& fd) {
     char byte;
     EXPECT_LE(recv(fd.get(), &byte, 1, 0), 0);
+  }
+  static bool HasEnded(const Fd& fd) {
+    char byte;
+    const ssize_t size = recv(fd.get(), &byte, 1, MSG_DONTWAIT);
+    return size == 0 || (size < 0 && errno != EAGAIN);
   }
 
   const SteadyClock steady_;
@@ -323,7 +348,7 @@ class AcceptorTest : public testing::Test {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-TEST_F(AcceptorTest, TheOldestPeersThatMakeNoCallMakeRoomForOthers) {
+TEST_F(AcceptorTest, PeersThatMakeNoCallMakeRoomForOthers) {
   Acceptor::Options options;
   options.strangers = 2;
   options.stranger_seconds = 0;
@@ -333,24 +358,119 @@ TEST_F(AcceptorTest, TheOldestPeersThatMakeNoCallMakeRoomForOthers) {
   AccountOf(worker)->StreamAdmitted();
   const Fd first = Dial();
   passed_.Await(2);
-  const Fd second = Dial(), third = Dial();
-  passed_.Await(4);
+  const Fd second = Dial();
+  passed_.Await(3);
   AwaitEnd(first);
   EXPECT_NE(AccountOf(worker), nullptr);
-  EXPECT_NE(AccountOf(third), nullptr);
+  EXPECT_NE(AccountOf(second), nullptr);
 }
 
-TEST_F(AcceptorTest, APeerThatExceedsItsAccountIsDisconnectedAndItsAddressWatched) {
+// They hold a file, and others are passed on at once.
+TEST_F(AcceptorTest, PeersThatBeginNoHandshakeAreNotPassedOn) {
   Acceptor::Options options;
-  options.watched_waiting = 0;
+  options.strangers = 8;
+  Start(options);
+  const std::string half = std::string(kPreface).substr(0, 10);
+  std::vector<Fd> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(Dial(i % 2 == 0 ? "" : half));
+  const Fd peer = Dial();
+  passed_.Await(1);
+  EXPECT_NE(AccountOf(peer), nullptr);
+  EXPECT_EQ(passed_.size(), 1u);
+  const auto open = std::count_if(silent.begin(), silent.end(), [](const Fd& fd) { return !HasEnded(fd); });
+  EXPECT_LE(open, 8);
+  // The rest of a handshake that has begun late is awaited.
+  const Fd late = Dial(half);
+  EXPECT_GT(send(late.get(), kPreface + half.size(), sizeof(kPreface) - 1 - half.size(), MSG_NOSIGNAL), 0);
+  passed_.Await(2);
+  EXPECT_NE(AccountOf(late), nullptr);
+}
+
+TEST_F(AcceptorTest, PeersThatSendSomethingElseAreDisconnected) {
+  Start({});
+  AwaitEnd(Dial("GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_EQ(passed_.size(), 0u);
+}
+
+// However many others of its address hold theirs, a peer gets a handshake if it tries again.
+TEST_F(AcceptorTest, HandshakesThatDoNotEndMakeRoomForThoseOfTheSameAddress) {
+  Acceptor::Options options;
+  options.strangers = 8;
+  options.stranger_seconds = options.answered_seconds = 0;
+  Start(options);
+  std::vector<Fd> held;
+  for (int i = 0; i < 100; ++i) held.push_back(Dial());
+  Fd peer = Dial();
+  while (AccountOf(peer) == nullptr) {
+    if (HasEnded(peer)) peer = Dial();
+  }
+}
+
+TEST_F(AcceptorTest, AnAddressWithFewHandshakesIsPreferred) {
+  SetClock clock;
+  clock_ = &clock;
+  Acceptor::Options options;
+  options.handshakes_at_once = 10;
+  options.handshakes_per_second = 1;
+  Start(options);
+  std::vector<Fd> many;
+  for (int i = 0; i < 50; ++i) many.push_back(Dial(kPreface, /*host=*/2));
+  passed_.Await(10);
+  const Fd peer = Dial();
+  // The acceptor may be about to pass one on when it comes.
+  size_t handshakes = 10;
+  while (AccountOf(peer) == nullptr) {
+    clock.Advance(1);
+    passed_.Await(++handshakes);
+  }
+  EXPECT_LE(handshakes, 13u);
+  acceptor_->Stop();
+}
+
+// One peer that makes a call on each connection cannot hold all files of the server.
+TEST_F(AcceptorTest, ConnectionsOfOneAddressHaveABoundThatGrowsWithItsStreams) {
+  Acceptor::Options options;
+  options.idle_connections = 3;
+  Start(options);
+  const Fd worker = DialKnown(), other = Dial(kPreface, /*host=*/2);
+  AccountOf(worker)->StreamAdmitted();
+  std::vector<Fd> idle;
+  for (int i = 0; i < 10; ++i) idle.push_back(DialKnown());
+  const auto open = [&] {
+    return std::count_if(idle.begin(), idle.end(), [](const Fd& fd) { return !HasEnded(fd); });
+  };
+  while (open() > 4) usleep(1000);
+  EXPECT_EQ(open(), 4);
+  EXPECT_FALSE(HasEnded(worker));
+  EXPECT_FALSE(HasEnded(other));
+  AccountOf(worker)->StreamEnded();
+  while (open() > 2) usleep(1000);
+  EXPECT_EQ(open() + !HasEnded(worker), 3);
+}
+
+// A member of the same address cannot keep it from being served either.
+TEST_F(AcceptorTest, APeerThatExceedsItsAccountIsDisconnectedAndItsAddressWatched) {
+  SetClock clock;
+  clock_ = &clock;
+  Acceptor::Options options;
+  options.watched_interval_seconds = 10;
   Start(options);
   const Fd other = Dial(), flood = Dial();
   passed_.Await(2);
   for (int64_t i = 0; i <= options.limits.calls; ++i) AccountOf(flood)->CallBegan();
+  clock.Advance(options.check_seconds);
   AwaitEnd(flood);
-  // No connection from the address may wait, so that the next one is closed.
-  AwaitEnd(Dial());
   EXPECT_NE(AccountOf(other), nullptr);
+  const Fd next = Dial();
+  // That of another address is passed on although it came later.
+  const Fd elsewhere = Dial(kPreface, /*host=*/2);
+  passed_.Await(3);
+  EXPECT_NE(AccountOf(elsewhere), nullptr);
+  EXPECT_EQ(AccountOf(next), nullptr);
+  clock.Advance(options.watched_interval_seconds);
+  passed_.Await(4);
+  EXPECT_NE(AccountOf(next), nullptr);
+  acceptor_->Stop();
 }
 
 TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
@@ -367,16 +487,6 @@ TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
   EXPECT_NE(AccountOf(b), nullptr);
 }
 
-// A time that the test sets while the acceptor's thread reads it.
-class SetClock final : public Clock {
- public:
-  double Now() const override { return now_; }
-  void Advance(double seconds) { now_ = now_ + seconds; }
-
- private:
-  std::atomic<double> now_{1000};
-};
-
 TEST_F(AcceptorTest, AConnectionThatHasWaitedIsCheckedMoreOften) {
   SetClock clock;
   clock_ = &clock;
@@ -388,6 +498,7 @@ TEST_F(AcceptorTest, AConnectionThatHasWaitedIsCheckedMoreOften) {
     for (int64_t call = 0; call <= options.limits.calls; ++call) AccountOf(flood)->CallBegan();
     clock.Advance(i == 0 ? options.check_seconds : options.check_watched_seconds);
     AwaitEnd(flood);
+    clock.Advance(options.watched_interval_seconds);
   }
   acceptor_->Stop();
 }
@@ -398,9 +509,8 @@ TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   options.limits.short_message_bytes = options.limits.other_bytes = 1000;
   options.limits.bytes_per_second = 0;
   Start(options);
-  const Fd flood = Dial();
-  const std::string bytes(4000, 'x');
-  EXPECT_EQ(send(flood.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  const std::string bytes = kPreface + std::string(4000, 'x');
+  const Fd flood = Dial(bytes);
   passed_.Await(1);
   EXPECT_EQ(passed_.Read(0, bytes.size()), bytes);
   AwaitEnd(flood);
@@ -431,12 +541,11 @@ TEST_F(AcceptorTest, PeersWithoutStreamHaveABoundTogether) {
   options.limits.bytes_per_second = 0;
   Start(options);
   std::vector<Fd> peers;
-  const std::string bytes(4000, 'x');
+  const std::string bytes = kPreface + std::string(4000, 'x');
   for (size_t i = 0; i < 3; ++i) {
-    peers.push_back(Dial());
+    peers.push_back(Dial(bytes));
     passed_.Await(i + 1);
     if (i == 0) AccountOf(peers[0])->StreamAdmitted();
-    EXPECT_EQ(send(peers[i].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
     EXPECT_EQ(passed_.Read(i, bytes.size()), bytes);
   }
   EXPECT_EQ(send(peers[2].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
@@ -446,19 +555,20 @@ TEST_F(AcceptorTest, PeersWithoutStreamHaveABoundTogether) {
   EXPECT_NE(AccountOf(peers[1]), nullptr);
 }
 
-TEST_F(AcceptorTest, AnAddressThatConnectsWithoutACallAgainAndAgainIsWatched) {
+// Otherwise a neighbor could keep others of its address out with few connections.
+TEST_F(AcceptorTest, AnAddressWhoseHandshakesFailIsNotWatched) {
   Acceptor::Options options;
   options.endings = {.per_second = 0, .burst = 3};
-  options.watched_waiting = 0;
+  options.watched_interval_seconds = 1e6;
   Start(options);
-  for (size_t i = 0; i < 4; ++i) {
-    const Fd peer = Dial();
+  const std::string hello =
+      "\x16\x03\x01" + std::string("\x20\x04\x01\x00\x20\x00", 6) + std::string(8192, 'x');
+  for (size_t i = 0; i < 10; ++i) {
+    const Fd peer = Dial(i % 2 == 0 ? kPreface : hello);
     passed_.Await(i + 1);
     passed_.CloseLast();
     while (AccountOf(peer) != nullptr) usleep(1000);
   }
-  // No connection from the address may wait, so that the next one is closed.
-  AwaitEnd(Dial());
 }
 
 // The peer stays within its account, and connects until its address is watched.
@@ -467,13 +577,14 @@ TEST_F(AcceptorTest, BytesInNoMessageCountWhenTheirConnectionEnds) {
   options.endings = {.per_second = 0, .burst = 1e6};
   options.bytes_of_ending = 1e-6;
   options.check_seconds = 0.001;
-  options.watched_waiting = 0;
+  options.watched_interval_seconds = 1e6;
+  options.opening_seconds = 5;
   Start(options);
-  const std::string bytes(4000, 'x');
+  const std::string bytes = kPreface + std::string(4000, 'x');
   for (size_t i = 0;; ++i) {
-    const Fd peer = Dial();
-    send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (!passed_.AwaitOrEnd(i + 1, peer)) break;
+    const Fd peer = Dial(bytes);
+    while (passed_.size() <= i && !HasEnded(peer)) usleep(1000);
+    if (passed_.size() <= i) break;
     EXPECT_EQ(passed_.Read(i, bytes.size()), bytes);
     usleep(5000);  // a check is likely
     passed_.CloseLast();
@@ -487,6 +598,32 @@ TEST_F(AcceptorTest, AfterStopNoConnectionIsAccepted) {
   acceptor_->Stop();
   const absl::StatusOr<ListeningSockets> again = ListenAt("127.0.0.1", std::to_string(port));
   EXPECT_TRUE(again.ok()) << again.status();
+}
+
+TEST(OpeningTest, IsAWholeClientHelloOrThePrefaceOfHttp2) {
+  const auto record = [](const std::string& content) {
+    const auto size = static_cast<uint16_t>(content.size());
+    return std::string("\x16\x03\x01") + static_cast<char>(size >> 8) + static_cast<char>(size & 255) +
+           content;
+  };
+  const std::string hello = std::string("\x01\0\x01\0", 4) + std::string(256, 'x');
+  const std::string openings[] = {record(hello), record(hello.substr(0, 2)) + record(hello.substr(2)),
+                                  kPreface};
+  for (const std::string& opening : openings) {
+    for (size_t size = 0; size < opening.size(); ++size)
+      EXPECT_EQ(OpeningOf(opening.substr(0, size)), Opening::kIncomplete) << size << " of " << opening.size();
+    EXPECT_EQ(OpeningOf(opening), Opening::kComplete);
+    EXPECT_EQ(OpeningOf(opening + "more"), Opening::kComplete);
+  }
+  const std::string others[] = {"GET / HTTP/1.1\r\n\r\n",
+                                "PRI * HTTP/1.1\r\n\r\n",
+                                std::string(100, '\xff'),
+                                "\x16\x02",
+                                record(""),
+                                record("\x02"),
+                                record(hello.substr(0, 10)) + "x",
+                                record(std::string("\x01\x01\0\0", 4))};
+  for (const std::string& other : others) EXPECT_EQ(OpeningOf(other), Opening::kNone) << other;
 }
 
 TEST(ListenerTest, PortZeroPicksAFreePortAndSaysWhich) {
