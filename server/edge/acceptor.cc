@@ -30,6 +30,8 @@ namespace catchment {
 namespace {
 
 constexpr int kAcceptedAtOnce = 64;
+// The arrivals of bytes on a connection that waits: each is looked at.
+constexpr int kMostPieces = 64;
 constexpr double kPauseSeconds = 0.1;
 // The interval at which connections are passed on that wait for others.
 constexpr double kPassSeconds = 0.002;
@@ -161,7 +163,7 @@ void Acceptor::Run() {
 }
 
 int Acceptor::PollMilliseconds(double now) const {
-  const bool waits = !connections_.empty() || !sources_.empty() || trim_at_ > 0 || now < paused_until_;
+  const bool waits = !connections_.empty() || !waiting_.empty() || trim_at_ > 0 || now < paused_until_;
   if (!waits) return -1;
   double due = now < paused_until_ ? std::min(next_check_, paused_until_) : next_check_;
   if (!suspects_.empty()) due = std::min(due, next_suspects_);
@@ -247,12 +249,14 @@ void Acceptor::ReadOpenings() {
     const auto at = std::find_if(waiting_.begin(), waiting_.end(),
                                  [fd](const Waiting& waiting) { return waiting.fd.get() == fd; });
     if (at == waiting_.end()) continue;
-    const ssize_t size = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
-    const absl::string_view arrived(bytes, std::max<ssize_t>(size, 0));
-    at->opening = OpeningOf(arrived);
-    at->tls = IsTls(arrived);
+    if (at->opening == Opening::kIncomplete) {
+      const ssize_t size = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+      const absl::string_view arrived(bytes, std::max<ssize_t>(size, 0));
+      at->opening = OpeningOf(arrived);
+      at->tls = IsTls(arrived);
+    }
     const bool closed = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-    if (closed || at->opening == Opening::kNone) Drop(at - waiting_.begin());
+    if (closed || at->opening == Opening::kNone || ++at->pieces > kMostPieces) Drop(at - waiting_.begin());
   }
 }
 
@@ -306,7 +310,6 @@ void Acceptor::Pass(Waiting waiting, double now) {
   PeerAccount::Limits limits = options_.limits;
   if (watched) limits.short_message_bytes = 0;
   connection.account = std::make_shared<PeerAccount>(limits);
-  connection.since = now;
   connection.tls = waiting.tls;
   turn_ = source.turn;
   source.turn += 1 / Share(source, now);

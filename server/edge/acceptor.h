@@ -106,6 +106,7 @@ class Acceptor {
     Source* source;
     double since;
     Opening opening = Opening::kIncomplete;
+    int pieces = 0;  // in which it has arrived
     bool tls = false;
   };
   struct Connection {
@@ -113,7 +114,6 @@ class Acceptor {
     std::string peer, key, address;
     Source* source = nullptr;
     std::shared_ptr<PeerAccount> account;
-    double since = 0;
     bool tls = false, answered = false;
   };
   struct Stranger {

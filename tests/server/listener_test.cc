@@ -388,6 +388,12 @@ TEST_F(AcceptorTest, PeersThatBeginNoHandshakeAreNotPassedOn) {
 
 TEST_F(AcceptorTest, PeersThatSendSomethingElseAreDisconnected) {
   Start({});
+  // A handshake in as many pieces as bytes, each of which would be looked at.
+  const Fd slow = Dial(std::string("\x16\x03\x01\x3f\xff\x01\x00\x3f\x00", 9));
+  while (!HasEnded(slow)) {
+    send(slow.get(), "x", 1, MSG_NOSIGNAL);
+    usleep(1000);
+  }
   AwaitEnd(Dial("GET / HTTP/1.1\r\n\r\n"));
   EXPECT_EQ(passed_.size(), 0u);
 }
