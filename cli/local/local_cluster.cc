@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -97,26 +98,20 @@ int64_t ThreadsOf(const ClusterPlan& plan) {
   return kFewestThreads + plan.servers * ThreadsOfServer() + workers + evaluator;
 }
 
-absl::StatusOr<SocketDirectory> SocketDirectory::Create(const std::string& last_resort) {
+absl::StatusOr<TemporaryDirectory> CreateSocketDirectory(const std::string& last_resort) {
   // A socket's path has at most 107 bytes.
-  constexpr size_t kLongest = 107 - sizeof("/server-12345");
+  constexpr size_t kLongest = 107 - sizeof("/catchment-XXXXXX/server-12345");
   absl::Status status;
   std::error_code error;
   const std::string last = fs::absolute(last_resort, error).string();
   const char* const parents[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp", last.c_str()};
   for (const char* parent : parents) {
-    if (parent == nullptr || *parent != '/') continue;
-    std::string path = absl::StrCat(parent, "/catchment-XXXXXX");
-    if (path.size() > kLongest) continue;
-    if (mkdtemp(path.data()) != nullptr) return SocketDirectory(path);
-    status = absl::ErrnoToStatus(errno, absl::StrCat("cannot create a directory for sockets, ", path));
+    if (parent == nullptr || *parent != '/' || std::strlen(parent) > kLongest) continue;
+    absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::CreateIn(parent, "catchment");
+    if (directory.ok()) return directory;
+    status = directory.status();
   }
   return status;
-}
-
-SocketDirectory::~SocketDirectory() {
-  std::error_code error;
-  if (!path_.empty()) fs::remove_all(path_, error);
 }
 
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/local/process.h"
+#include "cli/local/temporary_directory.h"
 
 namespace catchment {
 
@@ -50,23 +51,10 @@ struct ClusterPlan {
   std::string sockets;
 };
 
-// A new directory with mode 0700, which the destructor removes with its content: other users of the machine
-// cannot connect to the sockets in it.
-class SocketDirectory {
- public:
-  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR, /tmp or `last_resort`, in the first that exists and whose path
-  // is short enough for a socket's. Errors: that of the last attempt.
-  static absl::StatusOr<SocketDirectory> Create(const std::string& last_resort);
-  SocketDirectory(SocketDirectory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ~SocketDirectory();
-
-  const std::string& path() const { return path_; }
-
- private:
-  explicit SocketDirectory(std::string path) : path_(std::move(path)) {}
-
-  std::string path_;  // empty: moved from
-};
+// Creates a directory in which other users of the machine cannot connect to sockets: in $XDG_RUNTIME_DIR,
+// $TMPDIR, /tmp or `last_resort`, in the first that exists and whose path is short enough for a socket's.
+// Errors: that of the last attempt.
+absl::StatusOr<TemporaryDirectory> CreateSocketDirectory(const std::string& last_resort);
 
 enum class Part { kServer, kWorker, kEvaluator };
 

@@ -403,7 +403,7 @@ TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
                                         SignalWaiter* signals, TrainObserver* observer) {
   RETURN_IF_ERROR(CheckThreads(FindThreadRoom(), "the job's processes", ThreadsOf(plan)));
-  ASSIGN_OR_RETURN(const SocketDirectory sockets, SocketDirectory::Create(plan.out));
+  ASSIGN_OR_RETURN(const TemporaryDirectory sockets, CreateSocketDirectory(plan.out));
   ClusterPlan own = plan;
   own.sockets = sockets.path();
   ClearSecurityEnvironment();

@@ -62,10 +62,10 @@ TEST(ClusterCommandsTest, ServersListenInTheDirectoryForSockets) {
               Contains("--servers=unix:/tmp/s/server-0,unix:/tmp/s/server-1,unix:/tmp/s/server-2"));
 }
 
-TEST(SocketDirectoryTest, IsOfThisUserAloneAndGoesWithItsContent) {
+TEST(CreateSocketDirectory, IsOfThisUserAloneAndGoesWithItsContent) {
   std::string path;
   {
-    const absl::StatusOr<SocketDirectory> directory = SocketDirectory::Create(std::getenv("TEST_TMPDIR"));
+    const absl::StatusOr<TemporaryDirectory> directory = CreateSocketDirectory(std::getenv("TEST_TMPDIR"));
     ASSERT_TRUE(directory.ok()) << directory.status();
     path = directory->path();
     struct stat found = {};
