@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_runs.h"
 #include "cli/local/run_directory.h"
+#include "cli/local/temporary_directory.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -160,9 +161,10 @@ bool KubectlLauncher::WorkersFailed() const {
 absl::Status KubectlLauncher::CollectResults(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string output, InServer(ListResults()));
   CollectLogs(path);
+  // Others may write to the run's directory: kubectl would follow a link that they put there.
+  ASSIGN_OR_RETURN(const TemporaryDirectory own, TemporaryDirectory::CreateIn(path, "catchment-results"));
   for (const std::string& file : ResultsIn(output)) {
-    const std::string unfinished = absl::StrCat(path, "/", file, ".new");
-    RETURN_IF_ERROR(Delete(unfinished));
+    const std::string unfinished = absl::StrCat(own.path(), "/", file);
     RETURN_IF_ERROR(
         Kubectl({"cp", absl::StrCat(kMaster, ":/out/", file), unfinished, "--container=server"}).status());
     std::error_code error;

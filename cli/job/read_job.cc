@@ -13,6 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/local/process.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "common/checkpoint/atomic_file.h"
 #include "common/job/field_help.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -85,7 +87,7 @@ absl::Status ProgramDescription::Read(const std::string& command) {
   RETURN_IF_ERROR(ParseText(*text, file, "", &part_));
   part_.mutable_model()->set_initial_weights(WeightsFile(directory_.path()));
   // Notes about what the job will not do; programs in other languages need not write any.
-  std::cerr << ReadTextFile(directory_.path() + "/notes").value_or("") << std::flush;
+  std::cerr << EscapeControls(ReadTextFile(directory_.path() + "/notes").value_or("")) << std::flush;
   return absl::OkStatus();
 }
 
@@ -96,11 +98,7 @@ absl::Status ProgramDescription::KeepWeights(const std::string& path, v1::Job* j
 }
 
 absl::Status ProgramDescription::CopyWeights(const std::string& path) const {
-  std::error_code error;
-  std::filesystem::copy_file(WeightsFile(directory_.path()), path,
-                             std::filesystem::copy_options::overwrite_existing, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
-  return absl::OkStatus();
+  return CopyAtomically(WeightsFile(directory_.path()), path);
 }
 
 absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& program, SignalWaiter* signals,

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file_access.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
 
@@ -26,20 +28,20 @@ std::string ParentDirectory(const std::string& path) {
 
 }  // namespace
 
-std::string AtomicFile::TemporaryPath(const std::string& path) {
-  static const std::string id = FormatId(RandomId());
-  return absl::StrCat(path, ".", id, ".tmp");
-}
-
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path, int64_t bytes) {
-  const std::string temporary = TemporaryPath(path);
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
-  return std::unique_ptr<AtomicFile>(new AtomicFile(path, bytes, file));
+  return CreateAt(path, absl::StrCat(path, ".", FormatId(RandomId()), ".tmp"), bytes);
 }
 
-AtomicFile::AtomicFile(std::string path, int64_t bytes, int file)
-    : path_(std::move(path)), temporary_(TemporaryPath(path_)), bytes_(bytes), file_(file) {}
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::CreateAt(const std::string& path,
+                                                                 const std::string& temporary,
+                                                                 int64_t bytes) {
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
+  return std::unique_ptr<AtomicFile>(new AtomicFile(path, temporary, bytes, file));
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int64_t bytes, int file)
+    : path_(std::move(path)), temporary_(std::move(temporary)), bytes_(bytes), file_(file) {}
 
 AtomicFile::~AtomicFile() {
   if (file_ >= 0) close(file_);
@@ -82,6 +84,21 @@ absl::Status AtomicFile::Commit() {
 absl::Status WriteAtomically(const std::string& path, const std::string& text) {
   ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, static_cast<int64_t>(text.size())));
   RETURN_IF_ERROR(file->Write(text.data(), text.size()));
+  return file->Commit();
+}
+
+absl::Status CopyAtomically(const std::string& from, const std::string& path) {
+  ASSIGN_OR_RETURN(const int source, OpenFile(from, O_RDONLY));
+  const absl::Cleanup close_source = [source] { close(source); };
+  struct stat about;
+  if (fstat(source, &about) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", from));
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, about.st_size));
+  std::vector<char> part(1 << 20);
+  ssize_t count;
+  while ((count = read(source, part.data(), part.size())) > 0) {
+    RETURN_IF_ERROR(file->Write(part.data(), count));
+  }
+  if (count < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", from));
   return file->Commit();
 }
 

@@ -16,12 +16,12 @@ namespace catchment {
 
 class AtomicFile {
  public:
-  // Creates TemporaryPath(path). `bytes` is the number of bytes to be written, for messages.
+  // Creates the temporary file, PATH.ID.tmp with a random ID of each file, so that others who may write to
+  // the directory cannot put a link there first. `bytes` is the number of bytes to be written, for messages.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path, int64_t bytes);
-
-  // Returns the path of the temporary file, PATH.ID.tmp, with a random ID of this process, so that no
-  // other process writes to it.
-  static std::string TemporaryPath(const std::string& path);
+  // For tests: the path of the temporary file is `temporary`. It must not exist, not even as a link.
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> CreateAt(const std::string& path,
+                                                              const std::string& temporary, int64_t bytes);
 
   // Without Commit(), removes the temporary file and leaves `path` unchanged.
   ~AtomicFile();
@@ -35,7 +35,7 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, int64_t bytes, int file);
+  AtomicFile(std::string path, std::string temporary, int64_t bytes, int file);
   absl::Status Failed(int error) const;
 
   const std::string path_;
@@ -49,7 +49,10 @@ class AtomicFile {
 // Writes a file with this text.
 absl::Status WriteAtomically(const std::string& path, const std::string& text);
 
-// Deletes the temporary files in `directory` (AtomicFile::TemporaryPath) of processes that were killed. Must
+// Writes a file with the content of `from`.
+absl::Status CopyAtomically(const std::string& from, const std::string& path);
+
+// Deletes the temporary files in `directory` of processes that were killed. Must
 // be called by the only process that writes there.
 void RemoveTemporaries(const std::string& directory);
 

@@ -10,6 +10,7 @@ import marshal
 import os
 import pickle
 import shlex
+import stat
 import sys
 import types
 
@@ -19,15 +20,44 @@ _NEEDS = ("%s() uses %s, which it does not define, and which the worker's proces
           "imported outside)")
 _NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the "
                "function into a file, and give its path")
+_NOT_PRIVATE = ("%s must be a directory of this user that nobody else may enter (mode 0700), because workers execute "
+                "what is in it: move it, or choose another `out`")
+_NOT_EXECUTED = ("%s is not executed: it must be a file of this user (uid %d), and writable by nobody else, but it is "
+                 "%s; start the job again with catchment.train() or catchment.compare()")
 
 
 def command(function, path):
-    """Writes a function to a file; returns the command that runs it."""
+    """Writes a function to a file in a directory of its own, which is private; returns the command that runs it."""
     _check_signature(function)
-    with open(path, "wb") as file:
-        pickle.dump([os.path.abspath(place) for place in sys.path], file)
-        file.write(_pickled(function))
+    data = pickle.dumps([os.path.abspath(place) for place in sys.path]) + _pickled(function)
+    directory, name = os.path.split(path)
+    folder = _private_directory(directory)
+    try:
+        if name in os.listdir(folder):
+            os.unlink(name, dir_fd=folder)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        with open(fd, "wb") as file:
+            file.write(data)
+    finally:
+        os.close(folder)
     return " ".join(map(shlex.quote, [sys.executable, os.path.abspath(__file__), os.path.abspath(path)]))
+
+
+def _private_directory(path):
+    """Creates the directory if it does not exist; returns a descriptor of it."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except (NotADirectoryError, PermissionError) as error:
+        raise ValueError(_NOT_PRIVATE % path) from error
+    about = os.fstat(folder)
+    if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        os.close(folder)
+        raise ValueError(_NOT_PRIVATE % path)
+    return folder
 
 
 def _check_signature(function):
@@ -87,8 +117,20 @@ def _global_names(code):
     return names
 
 
+def _open(path):
+    """Opens a file to be executed. Exits if another user may have written it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        sys.exit("%s cannot be read: %s" % (path, error.strerror))
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        sys.exit(_NOT_EXECUTED % (path, os.geteuid(), "%s of uid %d" % (stat.filemode(about.st_mode), about.st_uid)))
+    return open(fd, "rb")
+
+
 def _main():
-    with open(sys.argv[1], "rb") as file:
+    with _open(sys.argv[1]) as file:
         # The modules beside this file are not to be found under their own names, such as torch.
         sys.path[:] = pickle.load(file)
         function = pickle.load(file)

@@ -209,7 +209,7 @@ def _words(subcommand, program, job, out, settings, flags):
 def _program(program, out):
     """Returns the command of a program."""
     if callable(program):
-        return _function.command(program, os.path.join(out, "function.pickle"))
+        return _function.command(program, os.path.join(out, "function", "function.pickle"))
     program = os.fspath(program)
     if program.endswith(".py") and os.path.exists(program):
         return "%s %s" % (shlex.quote(sys.executable), shlex.quote(os.path.abspath(program)))

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """catchment.train and catchment.compare with real daemons and functions that need neither NumPy nor
 cloudpickle."""
+import contextlib
 import json
 import math
 import os
+import shlex
 import signal
+import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -56,6 +60,12 @@ def logs():
         worker.log({"share/one": worker.steps > 0, "mean": 1})
         worker.log({"mean": 3.5})
         worker.step(0.5)
+
+
+def joins():
+    import sys
+
+    sys.exit("catchment.join()")
 
 
 def streams():
@@ -153,6 +163,48 @@ class RunTest(unittest.TestCase):
         inside = 4
         self.assertIn("uses OUTSIDE, inside,", self.error(lambda: [OUTSIDE + inside for _ in range(2)]))
         self.assertIn("must take no arguments", self.error(lambda x: x))
+
+    def test_workers_execute_only_what_this_user_alone_has_written(self):
+        folder = os.path.join(self.out, "function")
+        path = os.path.join(folder, "function.pickle")
+        victim = self.out + ".victim"
+        os.makedirs(folder, 0o700)
+        with open(victim, "w") as file:
+            file.write("mine")
+        os.symlink(victim, path)
+        command = shlex.split(_run._program(least_squares, self.out))
+        with open(victim) as file:
+            self.assertEqual(file.read(), "mine")
+        modes = [stat.S_IMODE(os.lstat(one).st_mode) for one in (folder, path)]
+        self.assertEqual(modes, [0o700, 0o600])
+
+        def ran():
+            return subprocess.run(command, capture_output=True, text=True, timeout=600).stderr
+
+        _run._program(joins, self.out)
+        self.assertIn("catchment.join()", ran())
+        self.assertIn("catchment.join()", ran(), "the same file again, as by a restarted worker")
+        for mode in (0o620, 0o602, 0o666):
+            os.chmod(path, mode)
+            self.assertIn("is not executed", ran())
+        os.chmod(path, 0o600)
+        os.rename(path, path + ".moved")
+        os.symlink(path + ".moved", path)
+        self.assertIn("cannot be read", ran())
+        os.replace(path + ".moved", path)
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.chown(path, 1, -1)
+            self.assertIn("is not executed", ran())
+        self.assertEqual(_run._program(joins, self.out), shlex.join(command))
+        self.assertIn("catchment.join()", ran())
+        for mode in (0o770, 0o755, 0o701):
+            os.chmod(folder, mode)
+            self.assertIn("mode 0700", self.error(least_squares))
+        os.rename(folder, folder + ".moved")
+        os.chmod(folder + ".moved", 0o700)
+        os.symlink(folder + ".moved", folder)
+        self.assertIn("mode 0700", self.error(least_squares))
+        self.assertEqual(os.listdir(folder), ["function.pickle"])
 
     def test_an_interrupt_stops_the_job(self):
         measured = os.path.join(self.out, "metrics.jsonl")

@@ -10,7 +10,6 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/checkpoint/safetensors.h"
@@ -312,20 +311,20 @@ TEST_F(MasterHostBestTest, WeightsOfTheBestEvaluationAreAFileOfTheirOwn) {
   EXPECT_TRUE(summary["ended_early"].is_null());
 }
 
-// A directory is in the place of the temporary file, so that writing fails, as on a full disk.
+// A directory is in the place of the file, so that writing fails, as on a full disk.
 TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn) {
-  std::ofstream(best_file()) << "those before";
-  std::filesystem::create_directories(AtomicFile::TemporaryPath(best_file()));
+  std::filesystem::create_directories(best_file());
+  std::ofstream(best_file() + "/file") << "those before";
   const absl::Status kept = TrainAndKeep(0.25f);
   EXPECT_FALSE(kept.ok());
   EXPECT_THAT(std::string(kept.message()), HasSubstr(best_file()));
-  std::ifstream file(best_file());
+  std::ifstream file(best_file() + "/file");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "those before");
   const nlohmann::json summary = Summary();
   EXPECT_EQ(summary["phase"], "DONE");
   EXPECT_TRUE(summary["best_weights"].is_null());
   EXPECT_EQ(summary["best_test_loss"], 0.5);
-  EXPECT_THAT(master_->Status().events(), testing::Contains(HasSubstr("were not saved: cannot create")));
+  EXPECT_THAT(master_->Status().events(), testing::Contains(HasSubstr("were not saved: cannot write")));
 }
 
 TEST_F(MasterHostTest, StopBeforeAllServersHaveComeEndsTheJob) {

@@ -54,7 +54,9 @@ class KubectlLauncherTest : public ::testing::Test {
   // Makes kubectl, which does `apply` when a run, in the directory RUN, has been applied.
   void Kubectl(const std::string& apply) {
     Write("kubectl", absl::StrCat("#!/bin/sh\ncd ", root_, R"sh(
-[ "$1" = get ] || [ "$1" = exec ] || [ "$1" = logs ] || echo "$1 ${2##*/} $(basename "$(dirname "$3")")" >>calls
+run=$(dirname "$3")
+[ "$1" != cp ] || run=$(dirname "$run")
+[ "$1" = get ] || [ "$1" = exec ] || [ "$1" = logs ] || echo "$1 ${2##*/} $(basename "$run")" >>calls
 case "$1 $2" in
   "get configmap") [ ! -e applied ] || echo "run=$(cat applied)";;
   "get job") [ ! -e applied ] || echo "failed=$(cat job_failed 2>/dev/null)";;

@@ -1,10 +1,5 @@
 #include "common/checkpoint/atomic_file.h"
 
-#include <sys/resource.h>
-
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
@@ -16,28 +11,22 @@ namespace catchment {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using ::testing::Not;
 
 bool IsThere(const std::string& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path));
 }
 
-// No file of this process may grow beyond `bytes` while one of these lives.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
+// The temporary files that are in the directory.
+std::vector<std::string> Temporaries(const std::string& directory) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().extension() == ".tmp") found.push_back(entry.path().filename().string());
   }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_;
-};
+  return found;
+}
 
 TEST(AtomicFile, AppearsOnlyWithCommit) {
   const std::string path = FreshDirectory() + "/f";
@@ -48,7 +37,7 @@ TEST(AtomicFile, AppearsOnlyWithCommit) {
   EXPECT_FALSE(IsThere(path));
   ASSERT_TRUE((*file)->Commit().ok());
   EXPECT_EQ(FileBytes(path), "abcde");
-  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
+  EXPECT_TRUE(Temporaries(std::filesystem::path(path).parent_path()).empty());
 }
 
 TEST(AtomicFile, WithoutCommitTheOldFileStays) {
@@ -60,22 +49,21 @@ TEST(AtomicFile, WithoutCommitTheOldFileStays) {
     ASSERT_TRUE((*file)->Write("new", 3).ok());
   }
   EXPECT_EQ(FileBytes(path), "old");
-  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
+  EXPECT_TRUE(Temporaries(std::filesystem::path(path).parent_path()).empty());
 }
 
 TEST(AtomicFile, FullDiskNamesTheFileAndItsNeedAndLeavesNothing) {
   const std::string path = FreshDirectory() + "/f";
-  std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(path));
   {
+    const FileSizeLimit limit(0);
     const auto file = AtomicFile::Create(path, 123456);
     ASSERT_TRUE(file.ok()) << file.status();
     const absl::Status status = (*file)->Write("x", 1);
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(path), HasSubstr("needs 123456 bytes"), HasSubstr("No space left")));
+                AllOf(HasSubstr(path), HasSubstr("needs 123456 bytes"), HasSubstr("File too large")));
   }
   EXPECT_FALSE(IsThere(path));
-  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
+  EXPECT_TRUE(Temporaries(std::filesystem::path(path).parent_path()).empty());
 }
 
 TEST(AtomicFile, WriteThatStopsHalfwayIsAnError) {
@@ -89,18 +77,69 @@ TEST(AtomicFile, WriteThatStopsHalfwayIsAnError) {
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("needs 100000 bytes")));
   }
   EXPECT_FALSE(IsThere(path));
-  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
+  EXPECT_TRUE(Temporaries(std::filesystem::path(path).parent_path()).empty());
 }
 
-// The child is a separate, newly started process.
-TEST(AtomicFileDeathTest, NoTwoProcessesWriteToOneTemporaryFile) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  const auto print = [] {
-    std::fputs(AtomicFile::TemporaryPath("f").c_str(), stderr);
-    std::exit(0);
+TEST(AtomicFile, NoTwoFilesHaveTheSameTemporaryName) {
+  const std::string directory = FreshDirectory();
+  const auto file = AtomicFile::Create(directory + "/f", 1);
+  const auto another = AtomicFile::Create(directory + "/f", 1);
+  ASSERT_TRUE(file.ok() && another.ok());
+  const std::vector<std::string> names = Temporaries(directory);
+  EXPECT_EQ(names.size(), 2u);
+  EXPECT_THAT(names, Each(MatchesRegex("f\\.[0-9a-f]+\\.tmp")));
+}
+
+// Who may write to the directory may see the name of one file, but puts nothing in the place of the next.
+TEST(AtomicFile, OneThatWasSeenTellsNothingOfTheNext) {
+  const std::string directory = FreshDirectory();
+  SetFileBytes(directory + "/victim", "mine");
+  std::string ids[2];
+  for (std::string& id : ids) {
+    const auto file = AtomicFile::Create(directory + "/f", 1);
+    ASSERT_TRUE(file.ok());
+    id = Temporaries(directory).at(0);
+    std::filesystem::create_symlink("victim", directory + "/g" + id.substr(1));
+    ASSERT_TRUE(WriteAtomically(directory + "/g", "new").ok());
+    std::filesystem::remove(directory + "/g" + id.substr(1));
+  }
+  EXPECT_NE(ids[0], ids[1]);
+  EXPECT_EQ(FileBytes(directory + "/victim"), "mine");
+  EXPECT_FALSE(std::filesystem::is_symlink(directory + "/g"));
+}
+
+TEST(AtomicFile, NothingThatIsThereIsUsedAsTheTemporaryFile) {
+  const std::string directory = FreshDirectory();
+  const std::string victim = directory + "/victim", temporary = directory + "/t";
+  SetFileBytes(victim, "mine");
+  const auto refused = [&] {
+    const absl::Status status = AtomicFile::CreateAt(directory + "/f", temporary, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+    EXPECT_TRUE(IsThere(temporary));
+    std::filesystem::remove(temporary);
   };
-  EXPECT_EXIT(print(), testing::ExitedWithCode(0), MatchesRegex("f\\.[0-9a-f]+\\.tmp"));
-  EXPECT_EXIT(print(), testing::ExitedWithCode(0), Not(HasSubstr(AtomicFile::TemporaryPath("f"))));
+  std::filesystem::create_symlink(victim, temporary);
+  refused();
+  std::filesystem::create_symlink(directory + "/new", temporary);
+  refused();
+  std::filesystem::create_hard_link(victim, temporary);
+  refused();
+  EXPECT_EQ(FileBytes(victim), "mine");
+  EXPECT_FALSE(IsThere(directory + "/new"));
+}
+
+TEST(CopyAtomically, ReplacesALinkInsteadOfWritingThroughIt) {
+  const std::string directory = FreshDirectory();
+  const std::string content(3 << 20, 'x');
+  SetFileBytes(directory + "/from", content);
+  SetFileBytes(directory + "/victim", "mine");
+  std::filesystem::create_symlink("victim", directory + "/to");
+  ASSERT_TRUE(CopyAtomically(directory + "/from", directory + "/to").ok());
+  EXPECT_TRUE(FileBytes(directory + "/to") == content);
+  EXPECT_EQ(FileBytes(directory + "/victim"), "mine");
+  EXPECT_EQ(Temporaries(directory).size(), 0u);
+  EXPECT_TRUE(absl::IsNotFound(CopyAtomically(directory + "/nothing", directory + "/to")));
+  EXPECT_TRUE(FileBytes(directory + "/to") == content);
 }
 
 TEST(AtomicFile, WhatKilledProcessesLeftIsRemovedAndNothingElse) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/run_record.h"
 #include "common/checkpoint/safetensors.h"
@@ -173,13 +172,13 @@ TEST(OpenShard, RefusesBlocksThatCannotBe) {
 TEST(WriteShard, FullDiskIsAnErrorAndLeavesNoFile) {
   const std::string dir = FreshDirectory();
   std::filesystem::create_directories(CheckpointDirectory(dir, 1));
-  std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(ShardPath(dir, 1, 0, 1)));
+  const FileSizeLimit limit(16);
   const ParameterLayout layout = Layout(1);
   const std::vector<float> weights(layout.size());
   const auto saved =
       WriteShard(dir, 1, 0, 1, StateOf(layout, 0, 5), {{"weights", absl::MakeConstSpan(weights)}});
   EXPECT_THAT(std::string(saved.status().message()),
-              AllOf(HasSubstr(ShardPath(dir, 1, 0, 1)), HasSubstr("No space left")));
+              AllOf(HasSubstr(ShardPath(dir, 1, 0, 1)), HasSubstr("File too large")));
   EXPECT_TRUE(std::filesystem::is_empty(CheckpointDirectory(dir, 1)));
 }
 

@@ -1,7 +1,10 @@
-// Files for tests: bytes in, bytes out, a folder of each test's own.
+// Files for tests: bytes in, bytes out, a folder of each test's own, a limit of sizes.
 #ifndef CATCHMENT_TESTS_COMMON_CHECKPOINT_TEST_FILES_H_
 #define CATCHMENT_TESTS_COMMON_CHECKPOINT_TEST_FILES_H_
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,6 +31,21 @@ inline std::string FileBytes(const std::string& path) {
 inline void SetFileBytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
+
+// No file of this process may grow beyond `bytes` while one of these lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_;
+};
 
 }  // namespace catchment
 
