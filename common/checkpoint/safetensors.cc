@@ -143,13 +143,13 @@ absl::Status SafetensorsFile::ReadHeader() {
   auto header = ParseHeader(text, file_bytes - values_begin_);
   if (!header.ok()) return At(path_, header.status());
   header_ = *std::move(header);
+  for (const TensorEntry& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
   return absl::OkStatus();
 }
 
 const TensorEntry* SafetensorsFile::Find(const std::string& name) const {
-  const auto found = std::find_if(tensors().begin(), tensors().end(),
-                                  [&](const TensorEntry& tensor) { return tensor.name == name; });
-  return found == tensors().end() ? nullptr : &*found;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 bool SafetensorsFile::HasChecksum(const TensorEntry& tensor) const {

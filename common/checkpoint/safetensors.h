@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -92,6 +93,7 @@ class SafetensorsFile {
   const std::string path_;
   const int file_;
   SafetensorsHeader header_;
+  absl::flat_hash_map<absl::string_view, const TensorEntry*> by_name_;
   int64_t values_begin_ = 0;  // in the file
 };
 

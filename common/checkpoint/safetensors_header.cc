@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -19,19 +20,49 @@ constexpr int64_t kValueBytes = sizeof(float);
 
 absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
 
-// Parses a JSON object. Fails if a key occurs twice, which JSON parsers accept.
-absl::StatusOr<json> ParseJson(const std::string& text) {
-  std::set<std::string> keys;
-  std::string twice;
-  const auto note_keys = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
-    }
+// Finds a key that occurs twice in an object. It does not stand in a callback of json::parse, with which the
+// parser looks through all earlier elements of an object at the end of each.
+class RepeatedKey final : public nlohmann::json_sax<json> {
+ public:
+  const std::optional<std::string>& key() const { return key_; }
+
+  bool start_object(size_t elements) override {
+    keys_.emplace_back();
     return true;
-  };
-  json parsed = json::parse(text, note_keys, /*allow_exceptions=*/false);
+  }
+  bool key(std::string& key) override {
+    if (!keys_.back().insert(key).second) key_ = key;
+    return !key_.has_value();
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool value) override { return true; }
+  bool number_integer(int64_t value) override { return true; }
+  bool number_unsigned(uint64_t value) override { return true; }
+  bool number_float(double value, const std::string& text) override { return true; }
+  bool string(std::string& value) override { return true; }
+  bool binary(json::binary_t& value) override { return true; }
+  bool start_array(size_t elements) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t position, const std::string& token, const json::exception& error) override {
+    return false;
+  }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that have begun
+  std::optional<std::string> key_;
+};
+
+// Parses a JSON object. Fails if a key occurs twice in one, which JSON parsers accept.
+absl::StatusOr<json> ParseJson(const std::string& text) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded() || !parsed.is_object()) return Invalid("its header is not a JSON object");
-  if (!twice.empty()) return Invalid(absl::StrCat("its header names \"", twice, "\" twice"));
+  RepeatedKey repeated;
+  json::sax_parse(text, &repeated);
+  if (repeated.key()) return Invalid(absl::StrCat("its header names \"", *repeated.key(), "\" twice"));
   return parsed;
 }
 
@@ -124,14 +155,18 @@ absl::Status CheckNames(const std::vector<TensorEntry>& tensors) {
 
 absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header) {
   RETURN_IF_ERROR(CheckNames(header.tensors));
-  ordered_json out = ordered_json::object();
-  if (!header.metadata.empty()) out[kMetadata] = header.metadata;
+  // Not as one ordered_json, which compares each new key with all others.
+  std::string text = "{";
+  const auto add = [&text](const std::string& key, const ordered_json& value) {
+    absl::StrAppend(&text, text.size() > 1 ? "," : "", Dump(key), ":", Dump(value));
+  };
+  if (!header.metadata.empty()) add(kMetadata, header.metadata);
   for (const TensorEntry& tensor : header.tensors) {
-    out[tensor.name] = {{"dtype", "F32"},
-                        {"shape", tensor.shape},
-                        {"data_offsets", {tensor.begin, tensor.begin + tensor.size * kValueBytes}}};
+    add(tensor.name, {{"dtype", "F32"},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {tensor.begin, tensor.begin + tensor.size * kValueBytes}}});
   }
-  std::string text = Dump(out);
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

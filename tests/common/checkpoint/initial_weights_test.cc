@@ -3,12 +3,15 @@
 #include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/safetensors.h"
 #include "tests/common/checkpoint/test_files.h"
 
@@ -84,6 +87,44 @@ TEST_F(InitialWeightsTest, RefusesValuesThatAreNotFinite) {
   values_[7] = NAN;
   WriteAll();
   EXPECT_THAT(ReadAll().message(), HasSubstr("tensor \"a.bias\" has a NaN"));
+}
+
+// Returns the processor time of this thread, in seconds, in which a model with this many tensors is written,
+// read, and compared with what was written.
+double Work(int count) {
+  const std::string path = FreshDirectory() + "/many.safetensors";
+  timespec begin, end;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  std::vector<float> values(count), read(count);
+  std::iota(values.begin(), values.end(), 0.0f);
+  std::vector<TensorView> views;
+  std::vector<TensorSpec> tensors;
+  for (int i = 0; i < count; ++i) {
+    // The names of a mixture of experts, in another order than the model's.
+    views.push_back({absl::StrCat("layers.", i / 64, ".experts.", i % 64, ".weight"),
+                     {1},
+                     absl::MakeConstSpan(values).subspan(i, 1)});
+    tensors.push_back(
+        {absl::StrCat("layers.", (count - 1 - i) / 64, ".experts.", (count - 1 - i) % 64, ".weight"), {1}});
+  }
+  const auto layout = ParameterLayout::Create(std::move(tensors), 1, 1 << 20);
+  EXPECT_TRUE(layout.ok()) << layout.status();
+  EXPECT_TRUE(WriteSafetensors(path, views, {}).ok());
+  const absl::Status status = ReadInitialWeights(path, *layout, {0, count}, read.data());
+  EXPECT_TRUE(status.ok()) << status;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  std::reverse(read.begin(), read.end());
+  EXPECT_EQ(read, values);
+  return static_cast<double>(end.tv_sec - begin.tv_sec) +
+         static_cast<double>(end.tv_nsec - begin.tv_nsec) / 1e9;
+}
+
+TEST(InitialWeightsOfManyTensorsTest, TakeTimeInProportionToTheirNumber) {
+  constexpr int kFew = 2000, kTimes = 20;
+  double few = Work(kFew);
+  for (int i = 0; i < 4; ++i) few = std::min(few, Work(kFew));
+  // It would be the square if each tensor was compared with all others.
+  EXPECT_LT(Work(kTimes * kFew), kTimes * kTimes / 4 * few);
 }
 
 }  // namespace

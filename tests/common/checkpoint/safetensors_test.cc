@@ -200,6 +200,8 @@ TEST(Safetensors, HeadersThatCannotBeAreRefused) {
   EXPECT_EQ(HeaderError("[]", 0), ": its header is not a JSON object");
   EXPECT_EQ(HeaderError(std::string(100000, '['), 0), ": its header is not a JSON object");
   EXPECT_EQ(HeaderError("{" + a + "," + a + "}", 4), ": its header names \"a\" twice");
+  EXPECT_EQ(HeaderError(R"({"a": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}})", 4),
+            ": its header names \"shape\" twice");
   EXPECT_EQ(HeaderError(R"({"a":5})", 0), ": tensor \"a\": is not a JSON object");
   EXPECT_EQ(HeaderError(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), ": tensor \"a\": has no dtype");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}})", 2),
