@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -149,6 +150,14 @@ class Hdf5Writer {
     H5Sclose(space);
     H5Dclose(set);
   }
+  // Adds a link to an object of another file, and one to a path.
+  void AddExternalLink(const std::string& name, const std::string& file, const std::string& object) {
+    EXPECT_GE(H5Lcreate_external(file.c_str(), object.c_str(), file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+              0);
+  }
+  void AddSoftLink(const std::string& name, const std::string& path) {
+    EXPECT_GE(H5Lcreate_soft(path.c_str(), file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT), 0);
+  }
   const std::string& path() const { return path_; }
 
  private:
@@ -250,6 +259,177 @@ TEST(Hdf5Test, ReadsValuesInOtherFiles) {
   EXPECT_THAT(Floats(*rows, 3), ElementsAre(1, 2, 3, 4, 5, 6));
   unlink(outside.c_str());
   EXPECT_THAT(Error(ReadHdf5(path, kSpec)), AllOf(HasSubstr("outside.raw"), HasSubstr("missing")));
+}
+
+// Data files in data/, which all have the features 1 to 6, and files elsewhere/ that they name.
+class Hdf5PartsTest : public testing::Test {
+ protected:
+  Hdf5PartsTest() {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directory(root_);
+    for (const char* directory : {"/data", "/data/below", "/elsewhere"}) {
+      EXPECT_EQ(mkdir((root_ + directory).c_str(), 0700), 0);
+    }
+    for (const char* directory : {"elsewhere", "data", "data/below"}) {
+      const float values[] = {1, 2, 3, 4, 5, 6};
+      WriteFile(root_ + "/" + directory, "raw", {reinterpret_cast<const char*>(values), sizeof values});
+      Hdf5Writer(Path(directory + std::string("/values.h5"))).AddFloats("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+      WriteRaw(directory + std::string("/raw.h5"), Path("elsewhere/raw"));
+      Hdf5Writer(Path(directory + std::string("/link.h5")))
+          .AddExternalLink("x", Path("elsewhere/values.h5"), "x");
+      WriteVirtual(directory + std::string("/virtual.h5"), Path("elsewhere/values.h5"), "x");
+      Hdf5Writer soft(Path(directory + std::string("/soft.h5")));
+      soft.AddExternalLink("group", Path("elsewhere/values.h5"), "/");
+      soft.AddSoftLink("x", "/group/x");
+    }
+    for (const char* link : {"values.h5", "raw"}) {
+      const std::string target = "../elsewhere/" + std::string(link);
+      EXPECT_EQ(symlink(target.c_str(), Path("data/to_" + std::string(link)).c_str()), 0);
+    }
+    EXPECT_EQ(symlink("../elsewhere", Path("data/to_elsewhere").c_str()), 0);
+    EXPECT_EQ(symlink("values.h5", Path("data/counted0.h5").c_str()), 0);
+    EXPECT_EQ(symlink("../elsewhere/values.h5", Path("data/counted1.h5").c_str()), 0);
+  }
+
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+
+  void WriteRaw(const std::string& name, const std::string& part, const char* set = "x") {
+    const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    EXPECT_GE(H5Pset_external(create, part.c_str(), 0, 24), 0);
+    Hdf5Writer(Path(name)).AddFloats(set, {2, 3}, {}, create);
+    H5Pclose(create);
+  }
+  void WriteVirtual(const std::string& name, const std::string& part, const std::string& set) {
+    const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t all[] = {2, 3};
+    const hid_t space = H5Screate_simple(2, all, nullptr);
+    EXPECT_GE(H5Pset_virtual(create, space, part.c_str(), set.c_str(), space), 0);
+    Hdf5Writer(Path(name)).AddFloats("x", {2, 3}, {}, create);
+    H5Sclose(space);
+    H5Pclose(create);
+  }
+
+  // Reads a data file whose features are those of data set x of the file `part`.
+  absl::StatusOr<TableRows> ReadLinked(const std::string& part, const std::vector<int>& labels = {2, 0}) {
+    {
+      Hdf5Writer writer(Path("data/main.h5"));
+      writer.AddExternalLink("features", part, "x");
+      writer.AddLabels(labels);
+    }
+    return ReadHdf5(Path("data/main.h5"), kSpec);
+  }
+  absl::StatusOr<TableRows> ReadVirtual(const std::string& part) {
+    WriteVirtual("data/through.h5", part, "x");
+    return ReadLinked("through.h5");
+  }
+  // Reads a virtual data set of files that are counted up.
+  absl::StatusOr<TableRows> ReadCounted(const std::string& pattern) {
+    const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t begin[] = {0, 0}, block[] = {2, 3}, count[] = {H5S_UNLIMITED, 1},
+                  most[] = {H5S_UNLIMITED, 3};
+    const hid_t space = H5Screate_simple(2, block, most), source = H5Screate_simple(2, block, nullptr);
+    EXPECT_GE(H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, block, count, block), 0);
+    EXPECT_GE(H5Pset_virtual(create, space, pattern.c_str(), "x", source), 0);
+    const hid_t file = H5Fcreate(Path("data/through.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t set = H5Dcreate2(file, "x", H5T_IEEE_F32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
+    EXPECT_GE(set, 0);
+    H5Dclose(set);
+    H5Fclose(file);
+    H5Sclose(source);
+    H5Sclose(space);
+    H5Pclose(create);
+    return ReadLinked("through.h5", {2, 0, 1, 2});
+  }
+  absl::StatusOr<TableRows> ReadRaw(const std::string& part) {
+    WriteRaw("data/through.h5", part);
+    return ReadLinked("through.h5");
+  }
+
+  void ExpectRead(const absl::StatusOr<TableRows>& rows, const std::string& part) const {
+    ASSERT_TRUE(rows.ok()) << part << ": " << rows.status();
+    EXPECT_THAT(Floats(*rows, 3), ElementsAre(1, 2, 3, 4, 5, 6)) << part;
+  }
+  void ExpectRefused(const absl::StatusOr<TableRows>& rows, const std::string& part) const {
+    ASSERT_FALSE(rows.ok()) << part;
+    EXPECT_THAT(std::string(rows.status().message()),
+                AllOf(HasSubstr(Path("data/main.h5: data set \"features\" has values in the file ")),
+                      HasSubstr("which is not in the directory of")))
+        << part;
+  }
+
+  const std::string root_ = TestDirectory();
+};
+
+TEST_F(Hdf5PartsTest, ReadsThoseInTheDirectory) {
+  for (const std::string& part :
+       {std::string("values.h5"), std::string("below/values.h5"), std::string("below/../values.h5"),
+        std::string("counted0.h5"), Path("data/values.h5"), Path("data/below/values.h5"),
+        std::string("/nowhere/values.h5")}) {
+    ExpectRead(ReadLinked(part), part);
+    ExpectRead(ReadVirtual(part), part);
+  }
+  unlink(Path("data/counted1.h5").c_str());
+  ASSERT_EQ(symlink("below/values.h5", Path("data/counted1.h5").c_str()), 0);
+  const auto counted = ReadCounted("counted%b.h5");
+  ASSERT_TRUE(counted.ok()) << counted.status();
+  EXPECT_THAT(Floats(*counted, 3), ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
+  for (const char* part : {"data/raw", "data/below/raw", "data/below/../raw"}) {
+    ExpectRead(ReadRaw(Path(part)), part);
+  }
+}
+
+TEST_F(Hdf5PartsTest, RefusesThoseElsewhere) {
+  for (const std::string& part :
+       {Path("elsewhere/values.h5"), Path("data/../elsewhere/values.h5"), Path("data/to_values.h5"),
+        std::string("../elsewhere/values.h5"), std::string("below/../../elsewhere/values.h5"),
+        std::string("to_values.h5"), std::string("to_elsewhere/values.h5"), std::string("counted1.h5")}) {
+    ExpectRefused(ReadLinked(part), part);
+    ExpectRefused(ReadVirtual(part), part);
+  }
+  ExpectRefused(ReadCounted("counted%b.h5"), "counted%b.h5");
+  for (const char* part :
+       {"elsewhere/raw", "data/../elsewhere/raw", "data/to_raw", "data/to_elsewhere/raw"}) {
+    ExpectRefused(ReadRaw(Path(part)), part);
+  }
+}
+
+TEST_F(Hdf5PartsTest, RefusesPartsElsewhereOfParts) {
+  for (const char* part : {"raw.h5", "link.h5", "virtual.h5", "soft.h5", "below/raw.h5", "below/link.h5",
+                           "below/virtual.h5", "below/soft.h5"}) {
+    ExpectRefused(ReadLinked(part), part);
+    ExpectRefused(ReadVirtual(part), part);
+  }
+}
+
+// A data file without links, and labels instead of features.
+TEST_F(Hdf5PartsTest, RefusesThoseOfEachDataSet) {
+  WriteRaw("data/main.h5", Path("elsewhere/raw"), "features");
+  ExpectRefused(ReadHdf5(Path("data/main.h5"), kSpec), "raw");
+  {
+    Hdf5Writer writer(Path("data/main.h5"));
+    writer.AddFloats("features", {2, 3}, {1, 2, 3, 4, 5, 6});
+    writer.AddExternalLink("labels", Path("elsewhere/values.h5"), "x");
+  }
+  EXPECT_THAT(Error(ReadHdf5(Path("data/main.h5"), kSpec)),
+              AllOf(HasSubstr("data set \"labels\""), HasSubstr("not in the directory")));
+}
+
+// The data file is a link, as in a store that names files by their content.
+TEST_F(Hdf5PartsTest, ReadsThoseBesideTheFileThatALinkNames) {
+  ExpectRead(ReadLinked("values.h5"), "values.h5");
+  ASSERT_EQ(symlink("../data/main.h5", Path("elsewhere/main.h5").c_str()), 0);
+  unlink(Path("elsewhere/values.h5").c_str());
+  ExpectRead(ReadHdf5(Path("elsewhere/main.h5"), kSpec), "values.h5");
+}
+
+TEST_F(Hdf5PartsTest, EnvironmentLeadsNowhereElse) {
+  for (const char* prefix : {"HDF5_EXT_PREFIX", "HDF5_VDS_PREFIX", "HDF5_EXTFILE_PREFIX"})
+    setenv(prefix, Path("elsewhere").c_str(), 1);
+  ASSERT_EQ(rename(Path("elsewhere/values.h5").c_str(), Path("elsewhere/other.h5").c_str()), 0);
+  EXPECT_THAT(Error(ReadLinked("other.h5")), HasSubstr("missing"));
+  EXPECT_THAT(Error(ReadVirtual("other.h5")), HasSubstr("missing"));
+  EXPECT_THAT(Error(ReadRaw("other.h5")), HasSubstr("missing"));
+  for (const char* prefix : {"HDF5_EXT_PREFIX", "HDF5_VDS_PREFIX", "HDF5_EXTFILE_PREFIX"}) unsetenv(prefix);
 }
 
 TEST(Hdf5Test, ReadsChunksOfWhichFewWereWritten) {

@@ -27,6 +27,7 @@
 #include "common/base/file_access.h"
 #include "common/base/memory_file.h"
 #include "common/base/status_macros.h"
+#include "worker/data/table/hdf5_parts.h"
 
 namespace catchment {
 namespace {
@@ -39,22 +40,6 @@ constexpr size_t kMaxValueBytes = 16;
 // Bytes that a stored byte can become: 1,032 with DEFLATE, fewer with other filters.
 constexpr double kMaxUnpacked = 1100;
 constexpr double kMaxBytes = int64_t{1} << 46;
-
-// Closes what HDF5 opened.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  bool ok() const { return id_ >= 0; }
-  hid_t id() const { return id_; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
 
 // The innermost message of the library's last error.
 std::string LastError() {
@@ -70,8 +55,8 @@ std::string LastError() {
 struct DataSet {
   std::string path;  // of the file
   std::string name;
-  Handle set;
-  Handle type;
+  Hdf5Handle set;
+  Hdf5Handle type;
   std::vector<hsize_t> shape;
 
   std::string ToString() const { return absl::StrCat(path, ": data set \"", name, "\""); }
@@ -105,12 +90,6 @@ absl::Status TooLarge(const DataSet& data, hsize_t stored) {
                                           stored, " bytes that are stored of them"));
 }
 
-absl::Status MissingPart(const DataSet& data, const std::string& name) {
-  return absl::NotFoundError(absl::StrCat(data.ToString(), " has values in the file ", name,
-                                          ", which is missing; keep it beside ", data.path,
-                                          ", or write all values to one file"));
-}
-
 // Values that were never written, or that lie in other files, take memory without being stored here.
 absl::Status CheckMemory(const DataSet& data, double bytes) {
   const double memory =
@@ -118,24 +97,6 @@ absl::Status CheckMemory(const DataSet& data, double bytes) {
   if (bytes <= std::min(kMaxBytes, memory)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(data.ToString(), " has ", absl::StrJoin(data.shape, " x "),
                                                    " values, more than the memory of this machine"));
-}
-
-// The library gives the fill value for what a file does not have that should have it.
-absl::Status CheckVirtualParts(const DataSet& data, hid_t layout) {
-  size_t parts = 0;
-  if (H5Pget_virtual_count(layout, &parts) < 0) return Bad(data, "is virtual, and its parts cannot be read");
-  for (size_t i = 0; i < parts; ++i) {
-    const ssize_t length = H5Pget_virtual_filename(layout, i, nullptr, 0);
-    if (length < 0) return Bad(data, "is virtual, and the name of a part cannot be read");
-    std::string name(length + 1, 0);
-    H5Pget_virtual_filename(layout, i, name.data(), name.size());
-    name.resize(length);
-    // A % begins a number that the library counts up.
-    if (name == "." || name.find('%') != std::string::npos) continue;
-    const std::string beside = data.path.substr(0, data.path.rfind('/') + 1) + name;
-    if (access(name.c_str(), R_OK) != 0 && access(beside.c_str(), R_OK) != 0) return MissingPart(data, name);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckExternalParts(const DataSet& data, hid_t layout, double bytes) {
@@ -148,7 +109,7 @@ absl::Status CheckExternalParts(const DataSet& data, hid_t layout, double bytes)
     if (H5Pget_external(layout, i, sizeof name - 1, name, &begin, &size) < 0) {
       return Bad(data, "has values in other files, whose names cannot be read");
     }
-    if (stat(name, &about) != 0) return MissingPart(data, name);
+    if (stat(name, &about) != 0) return Bad(data, absl::StrCat("has values in ", name, ", which is missing"));
     const auto there = static_cast<double>(std::max<off_t>(0, about.st_size - begin));
     stored += std::min(there, static_cast<double>(size));
   }
@@ -161,7 +122,7 @@ absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
     return Bad(data, "has chunks with a different number of dimensions");
   }
   hsize_t written = 0;
-  const Handle space(H5Dget_space(data.set.id()), H5Sclose);
+  const Hdf5Handle space(H5Dget_space(data.set.id()), H5Sclose);
   if (H5Dget_num_chunks(data.set.id(), space.id(), &written) < 0)
     return Bad(data, "has chunks that cannot be counted");
   const hsize_t stored = H5Dget_storage_size(data.set.id());
@@ -180,33 +141,25 @@ absl::Status CheckSize(const DataSet& data) {
                                   " can be read"));
   }
   const double bytes = Bytes(value_bytes, data.shape);
-  const Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
+  const Hdf5Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
   if (H5Pget_layout(layout.id()) == H5D_CHUNKED) return CheckChunks(data, layout.id(), bytes);
-  if (H5Pget_layout(layout.id()) == H5D_VIRTUAL) {
-    const absl::Status parts = CheckVirtualParts(data, layout.id());
-    return parts.ok() ? CheckMemory(data, bytes) : parts;
-  }
+  if (H5Pget_layout(layout.id()) == H5D_VIRTUAL) return CheckMemory(data, bytes);
   if (H5Pget_external_count(layout.id()) > 0) return CheckExternalParts(data, layout.id(), bytes);
   const hsize_t stored = H5Dget_storage_size(data.set.id());
   const double most = std::min(kMaxBytes, kMaxUnpacked * static_cast<double>(stored));
   return bytes <= most ? absl::OkStatus() : TooLarge(data, stored);
 }
 
-absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name) {
-  if (H5Lexists(file, name.c_str(), H5P_DEFAULT) <= 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": has no data set \"", name,
-                                            "\"; data.table.features and data.table.labels name them"));
-  }
-  Handle set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!set.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": \"", name, "\" is not a data set"));
-  DataSet data = {path, name, std::move(set), Handle(-1, H5Tclose), {}};
-  Handle type(H5Dget_type(data.set.id()), H5Tclose);
+absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name, Hdf5Parts* parts) {
+  ASSIGN_OR_RETURN(Hdf5Handle set, parts->Open(file, name));
+  DataSet data = {path, name, std::move(set), Hdf5Handle(-1, H5Tclose), {}};
+  Hdf5Handle type(H5Dget_type(data.set.id()), H5Tclose);
   const H5T_class_t kind = H5Tget_class(type.id());
   // An enumeration, such as NumPy's bool, is read as its integers.
   if (kind != H5T_INTEGER && kind != H5T_FLOAT && kind != H5T_ENUM) {
     return Bad(data, "holds neither integers nor floats");
   }
-  const Handle space(H5Dget_space(data.set.id()), H5Sclose);
+  const Hdf5Handle space(H5Dget_space(data.set.id()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.id());
   if (rank < 1) return Bad(data, "has no dimension; it must have a row for each sample");
   std::vector<hsize_t> shape(rank);
@@ -226,15 +179,12 @@ absl::Status ReadAll(const DataSet& data, hid_t type, void* out) {
                    LastError()));
 }
 
-absl::StatusOr<Handle> Open(const std::string& path) {
+absl::StatusOr<Hdf5Handle> Open(const std::string& path) {
   // Errors are answered, not printed.
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   ASSIGN_OR_RETURN(const int descriptor, OpenFile(path, O_RDONLY));
   close(descriptor);
-  const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Some shared file systems have no locks, and no process writes these files.
-  H5Pset_file_locking(how.id(), false, true);
-  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, how.id()), H5Fclose);
+  Hdf5Handle file = OpenHdf5File(path);
   if (file.ok()) return file;
   return absl::DataLossError(
       absl::StrCat(path, ": is not an HDF5 file, or is cut short or damaged: ", LastError()));
@@ -277,9 +227,10 @@ void LimitProcessorTime(int64_t bytes) {
 }
 
 absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* header) {
-  ASSIGN_OR_RETURN(const Handle file, Open(request.path));
-  ASSIGN_OR_RETURN(const DataSet features, Find(request.path, file.id(), request.features));
-  ASSIGN_OR_RETURN(const DataSet labels, Find(request.path, file.id(), request.labels));
+  ASSIGN_OR_RETURN(const Hdf5Handle file, Open(request.path));
+  Hdf5Parts parts(request.path);
+  ASSIGN_OR_RETURN(const DataSet features, Find(request.path, file.id(), request.features, &parts));
+  ASSIGN_OR_RETURN(const DataSet labels, Find(request.path, file.id(), request.labels, &parts));
   RETURN_IF_ERROR(CheckTogether(features, labels, request));
   header->rows = features.rows();
   header->label_columns = labels.row_size();
@@ -309,6 +260,8 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
 [[gnu::constructor]] void ReadIfStartedForIt(int argc, char** argv) {
   if (argc != kArguments || std::strcmp(argv[1], kReadFlag) != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The library, which reads these when it starts, would look for parts elsewhere (hdf5_parts.h).
+  for (const char* prefix : {"HDF5_EXT_PREFIX", "HDF5_VDS_PREFIX", "HDF5_EXTFILE_PREFIX"}) unsetenv(prefix);
   Hdf5Request request = {argv[2], argv[3], argv[4], {}, true};
   for (const absl::string_view text : absl::StrSplit(argv[5], 'x')) {
     int64_t dimension = 0;
