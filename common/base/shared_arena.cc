@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,8 +31,11 @@ constexpr size_t kNonceBytes = 16;
 // The arena begins with the nonce.
 constexpr uint64_t kHeaderBytes = kAlignment;
 constexpr int64_t kMinReservedBytes = 64 << 20;
-// Mappings are not larger.
-constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
+
+// Returns the bytes that are reserved for float32 values.
+int64_t ReservedBytes(int64_t values) {
+  return std::max(values * static_cast<int64_t>(sizeof(float)), kMinReservedBytes);
+}
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -64,8 +69,11 @@ absl::StatusOr<int> OpenArena(const v1::SharedMemory& offer) {
   if (fd < 0) return Unusable(absl::ErrnoToStatus(errno, path).message());
   struct stat info;
   const int seals = fcntl(fd, F_GET_SEALS);
+  struct statfs system;
   const bool fits = fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) == offer.bytes();
-  if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fits && info.st_uid == geteuid()) return fd;
+  // Reading huge pages (MFD_HUGETLB), which are another file system's, raises SIGBUS if there are none.
+  const bool has_pages = fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+  if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fits && has_pages && info.st_uid == geteuid()) return fd;
   close(fd);
   return Unusable(absl::StrCat(path, " is not sealed memory of this user with ", offer.bytes(), " bytes"));
 }
@@ -83,8 +91,7 @@ absl::StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const std::stri
 
 std::shared_ptr<SharedArena> SharedArena::Reserve(const std::string& name, int64_t values,
                                                   const std::string& peers) {
-  const int64_t bytes = values * static_cast<int64_t>(sizeof(float));
-  absl::StatusOr<std::shared_ptr<SharedArena>> arena = Create(name, std::max(bytes, kMinReservedBytes));
+  absl::StatusOr<std::shared_ptr<SharedArena>> arena = Create(name, ReservedBytes(values));
   if (arena.ok()) return *std::move(arena);
   LOG(WARNING) << "no memory is shared with " << peers << " on this machine: " << arena.status().message();
   return nullptr;
@@ -157,9 +164,11 @@ bool IsOfThisMachine(const v1::SharedMemory& offer) {
   return !offer.boot_id().empty() && offer.boot_id() == BootId();
 }
 
-absl::StatusOr<std::unique_ptr<MappedArena>> MappedArena::Open(const v1::SharedMemory& offer) {
+absl::StatusOr<std::unique_ptr<MappedArena>> MappedArena::Open(const v1::SharedMemory& offer,
+                                                               int64_t values) {
   if (!IsOfThisMachine(offer)) return Unusable("the peer is on another machine");
-  if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes || offer.bytes() > kMaxBytes)
+  if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes ||
+      offer.bytes() > static_cast<uint64_t>(ReservedBytes(values)))
     return Unusable("the offered memory has an impossible size");
   ASSIGN_OR_RETURN(const int fd, OpenArena(offer));
   void* const data = mmap(nullptr, offer.bytes(), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);

@@ -4,7 +4,8 @@
 // The memory is an anonymous file (memfd) of fixed size, whose pages exist from their first use until they
 // are freed. It has no name in any file system, so nothing is left behind when its processes are killed. A
 // reader opens it through /proc/PROCESS/fd, which the kernel allows only for the same user, and recognizes
-// it by a random value at its beginning. Neither side can shorten it, so reading raises no SIGBUS.
+// it by a random value at its beginning. Neither side can shorten it, and its pages come from the machine's
+// memory instead of a reserve of huge pages, which may be empty, so reading raises no SIGBUS.
 #ifndef CATCHMENT_COMMON_BASE_SHARED_ARENA_H_
 #define CATCHMENT_COMMON_BASE_SHARED_ARENA_H_
 
@@ -21,6 +22,11 @@
 #include "proto/wire.pb.h"
 
 namespace catchment {
+
+// The addresses that a worker reserves, as a multiple of the parameters, and those that a server does, as a
+// multiple of its shard. Vectors beyond them are on the heap, and no more is accepted from a peer.
+inline constexpr int64_t kArenaVectors = 8;
+inline constexpr int64_t kArenaShards = 64;
 
 // Threads: safe. Allocations are aligned to 64 bytes. If the arena is full, they come from the heap, and
 // OffsetOf does not know them.
@@ -60,9 +66,10 @@ bool IsOfThisMachine(const v1::SharedMemory& offer);
 // any time.
 class MappedArena {
  public:
-  // Errors: FailedPrecondition with the reason if the offer is not of an arena that this process can read:
-  // one of another machine, user or container, for example.
-  static absl::StatusOr<std::unique_ptr<MappedArena>> Open(const v1::SharedMemory& offer);
+  // `values` is the largest number for which the peer may have reserved the memory. Errors:
+  // FailedPrecondition with the reason if the offer is of more, or not of an arena that this process can
+  // read: one of another machine, user or container, for example.
+  static absl::StatusOr<std::unique_ptr<MappedArena>> Open(const v1::SharedMemory& offer, int64_t values);
   ~MappedArena();
 
   // Returns the memory at `offset`; null if it is not completely in the arena.

@@ -15,9 +15,6 @@ namespace {
 constexpr size_t kMaxSnapshots = 8;
 // Further places, which only servers may take, so that the master can always read the final weights.
 constexpr size_t kPlacesOfServers = 2;
-// The addresses that are reserved for buffers in shared memory, as a multiple of the shard. Buffers beyond it
-// are on the heap.
-constexpr int64_t kArenaShards = 64;
 
 }  // namespace
 
@@ -40,6 +37,7 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       appliers_(options.apply) {
   context_.timer = timer_.get();
   context_.arena = arena_.get();
+  context_.most_offered = kArenaVectors * layout.size();
   if (arena_ != nullptr) shard->pool()->UseMemory(arena_);
   front_->target_ = this;
 }

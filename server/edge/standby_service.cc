@@ -45,9 +45,10 @@ std::optional<absl::Cord> DecodeVector(const absl::Cord& message) {
 }
 
 // Returns the memory that the server offers; null: there is none that this process can read.
-std::unique_ptr<MappedArena> MemoryOf(const v1::StandbyHello& hello) {
+std::unique_ptr<MappedArena> MemoryOf(const v1::StandbyHello& hello, int64_t shard_values) {
   if (!hello.has_shared_memory() || !IsOfThisMachine(hello.shared_memory())) return nullptr;
-  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(hello.shared_memory());
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory =
+      MappedArena::Open(hello.shared_memory(), kArenaShards * shard_values);
   if (memory.ok()) return *std::move(memory);
   LOG(INFO) << "the server of shard " << hello.shard()
             << " shares no memory with its standby: " << memory.status().message();
@@ -362,7 +363,7 @@ void StandbyService::Replicate(ReplicateCall* call) {
              : absl::StatusOr<uint64_t>(absl::InvalidArgumentError(
                    absl::StrCat("no StandbyHello in the metadata '", kStandbyHelloKey, "'")));
   if (!stream.ok()) return call->Finish(ToGrpc(stream.status()));
-  auto* const receiver = new Receiver(call, &store_, *stream, MemoryOf(hello));
+  auto* const receiver = new Receiver(call, &store_, *stream, MemoryOf(hello, store_.shard_values()));
   call->Start(receiver);
   receiver->Start();
 }

@@ -45,6 +45,8 @@ class StandbyStore {
   absl::Status AdmitRestore(const v1::StandbyHello& hello);
   // Passes the parts of the copy, as it is now, to `send`, until it returns false.
   void Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send);
+  // Returns the number of parameters of the shard.
+  int64_t shard_values() const { return layout_.shard(shard_).size(); }
 
  private:
   absl::Status Check(const v1::StandbyHello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -55,7 +55,7 @@ void TrainStream::Start(const v1::Hello& hello) {
 
 void TrainStream::OfferMemory(const v1::SharedMemory& of_worker) {
   if (!IsOfThisMachine(of_worker)) return;
-  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(of_worker);
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(of_worker, context_.most_offered);
   if (!memory.ok()) {
     LOG(INFO) << name() << " shares no memory with this server: " << memory.status().message();
     return;

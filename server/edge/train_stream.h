@@ -62,6 +62,7 @@ class TrainStream final : public StreamOwner,
     StandbyLog* log = nullptr;       // null: the shard has no standby
     DeadlineTimer* timer = nullptr;  // null: no update is due at a time
     SharedArena* arena = nullptr;    // of the shard's buffers; null: payloads are always in the messages
+    int64_t most_offered = 0;        // values for which a worker may have reserved its memory
   };
 
   // `call` is one whose Hello was accepted. The stream lives until the call ends, and as long as the shard

@@ -57,7 +57,7 @@ class SharedMemoryTest : public testing::TestWithParam<bool> {
     EXPECT_EQ(block.operation(), v1::Block::SHARE);
     v1::SharedMemory offer;
     EXPECT_TRUE(offer.ParseFromString(block.payload()));
-    auto mapped = MappedArena::Open(offer);
+    auto mapped = MappedArena::Open(offer, 0);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     if (GetParam()) stream->MoveToPipes();
     return mapped.ok() ? *std::move(mapped) : nullptr;

@@ -438,7 +438,7 @@ class RecordingStandby final : public v1::StandbyService::Service {
     first.set_reads_shared_memory(true);
     stream->Write(first);
     MutexLock lock(&mu_);
-    memory_ = *MappedArena::Open(hello.shared_memory());
+    memory_ = *MappedArena::Open(hello.shared_memory(), kValues);
     stream_ = stream;
     for (v1::StandbyPart part; Read(stream, &part);) {
       parts_.push_back(part);

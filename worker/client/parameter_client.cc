@@ -12,10 +12,6 @@
 namespace catchment {
 namespace {
 
-// The addresses that are reserved for vectors in shared memory, as a multiple of the parameters. Vectors
-// beyond it are on the heap.
-constexpr int64_t kArenaVectors = 8;
-
 bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
 }  // namespace

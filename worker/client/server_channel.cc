@@ -237,7 +237,8 @@ absl::Status ServerChannel::TakeOffer(const PayloadView& payload) {
   v1::SharedMemory offer;
   if (counters_ == nullptr || !offer.ParseFromString(bytes))
     return absl::InternalError(absl::StrCat("server ", index_, " sent a malformed offer of shared memory"));
-  absl::StatusOr<std::unique_ptr<MappedArena>> memory = MappedArena::Open(offer);
+  absl::StatusOr<std::unique_ptr<MappedArena>> memory =
+      MappedArena::Open(offer, kArenaShards * range().size());
   if (!memory.ok()) {
     LOG(INFO) << name() << " shares no memory with this worker: " << memory.status().message();
     return absl::OkStatus();

@@ -45,7 +45,7 @@ TEST(SharedArenaTest, AnotherProcessReadsWhatIsWrittenAfterItMappedTheMemory) {
   const v1::SharedMemory offer = arena->Offer();
   const pid_t child = fork();
   if (child == 0) {
-    const auto mapped = MappedArena::Open(offer);
+    const auto mapped = MappedArena::Open(offer, 0);
     char byte = mapped.ok() ? 'y' : 'n';
     if (write(to_parent[1], &byte, 1) != 1 || read(to_child[0], &byte, 1) != 1 || !mapped.ok()) _exit(1);
     float value;
@@ -64,7 +64,7 @@ TEST(SharedArenaTest, AnotherProcessReadsWhatIsWrittenAfterItMappedTheMemory) {
 
 TEST(SharedArenaTest, ReaderCannotWrite) {
   const auto arena = MakeArena();
-  const auto mapped = MappedArena::Open(arena->Offer());
+  const auto mapped = MappedArena::Open(arena->Offer(), 0);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   char* const place = const_cast<char*>((*mapped)->At(100, 1));
   EXPECT_NE(mprotect(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(place) & ~uintptr_t{4095}), 4096,
@@ -122,7 +122,7 @@ TEST(SharedArenaTest, LimitOfTheSizeOfFilesIsAnError) {
 
 TEST(MappedArenaTest, KnowsItsBounds) {
   const auto arena = MakeArena();
-  const auto mapped = *MappedArena::Open(arena->Offer());
+  const auto mapped = *MappedArena::Open(arena->Offer(), 0);
   EXPECT_NE(mapped->At(0, kBytes), nullptr);
   EXPECT_NE(mapped->At(kBytes, 0), nullptr);
   EXPECT_EQ(mapped->At(1, kBytes), nullptr);
@@ -139,7 +139,7 @@ TEST(MappedArenaTest, RefusesWhatIsNotTheOfferedMemory) {
   const auto refusal = [&](const std::function<void(v1::SharedMemory*)>& change) {
     v1::SharedMemory offer = arena->Offer();
     change(&offer);
-    const auto mapped = MappedArena::Open(offer);
+    const auto mapped = MappedArena::Open(offer, 0);
     EXPECT_EQ(mapped.status().code(), absl::StatusCode::kFailedPrecondition);
     return std::string(mapped.status().message());
   };
@@ -164,20 +164,47 @@ TEST(MappedArenaTest, RefusesMemoryThatCouldBeShortened) {
   ASSERT_EQ(ftruncate(fd, kBytes), 0);
   v1::SharedMemory offer = arena->Offer();
   offer.set_descriptor_number(fd);
-  EXPECT_THAT(MappedArena::Open(offer).status().message(), HasSubstr("is not sealed memory"));
+  EXPECT_THAT(MappedArena::Open(offer, 0).status().message(), HasSubstr("is not sealed memory"));
   close(fd);
+}
+
+// The sealed memory of a size that the peer may have reserved, whose pages may not exist.
+TEST(MappedArenaTest, RefusesHugePages) {
+  const auto arena = MakeArena();
+  const int fd = memfd_create("catchment-huge", MFD_ALLOW_SEALING | MFD_HUGETLB);
+  if (fd < 0) GTEST_SKIP() << "this system has no huge pages";
+  constexpr int64_t kHuge = 32 << 20;  // a multiple of the sizes of huge pages
+  v1::SharedMemory offer = arena->Offer();
+  offer.set_descriptor_number(fd);
+  offer.set_bytes(kHuge);
+  ASSERT_EQ(ftruncate(fd, kHuge), 0);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_THAT(MappedArena::Open(offer, 0).status().message(), HasSubstr("is not sealed memory"));
+  close(fd);
+}
+
+TEST(MappedArenaTest, MapsWhatThePeerMayReserveAndNoMore) {
+  constexpr int64_t kValues = 20 << 20;  // 80 MiB
+  const auto arena = SharedArena::Reserve("large", kValues, "peers");
+  ASSERT_NE(arena, nullptr);
+  EXPECT_TRUE(MappedArena::Open(arena->Offer(), kValues).ok());
+  EXPECT_THAT(MappedArena::Open(arena->Offer(), kValues - 1).status().message(),
+              HasSubstr("impossible size"));
+  const auto small = SharedArena::Reserve("small", 1, "peers");
+  ASSERT_NE(small, nullptr);
+  EXPECT_TRUE(MappedArena::Open(small->Offer(), 1).ok());
 }
 
 TEST(MappedArenaTest, RefusesMemoryOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto arena = MakeArena();
   const v1::SharedMemory offer = arena->Offer();
-  const int as_other = RunInChild([&] { return setuid(65534) != 0 ? 2 : MappedArena::Open(offer).ok(); });
+  const int as_other = RunInChild([&] { return setuid(65534) != 0 ? 2 : MappedArena::Open(offer, 0).ok(); });
   if (as_other == 2) GTEST_SKIP() << "this container has no other user";
   EXPECT_EQ(as_other, 0);
   // Root may open the descriptors of others, but does not use their memory.
   ASSERT_EQ(fchown(offer.descriptor_number(), 65534, -1), 0);
-  EXPECT_THAT(MappedArena::Open(offer).status().message(), HasSubstr("is not sealed memory of this user"));
+  EXPECT_THAT(MappedArena::Open(offer, 0).status().message(), HasSubstr("is not sealed memory of this user"));
 }
 
 TEST(MappedArenaTest, OutlivesItsOwner) {
@@ -185,7 +212,7 @@ TEST(MappedArenaTest, OutlivesItsOwner) {
   auto* const values = static_cast<int*>(arena->allocate(4000, 64));
   std::fill(values, values + 1000, 7);
   const uint64_t offset = *arena->OffsetOf(values);
-  const auto mapped = *MappedArena::Open(arena->Offer());
+  const auto mapped = *MappedArena::Open(arena->Offer(), 0);
   int copy[1000];
   std::memcpy(copy, mapped->At(offset, sizeof(copy)), sizeof(copy));
   arena.reset();
@@ -198,7 +225,7 @@ TEST(SharedCounterTest, AdvancesAndIsReadByOthers) {
   const auto arena = MakeArena();
   void* const memory = arena->allocate(8, 8);
   std::memset(memory, 0, 8);
-  const auto mapped = *MappedArena::Open(arena->Offer());
+  const auto mapped = *MappedArena::Open(arena->Offer(), 0);
   SharedCounter counter(memory);
   counter.AdvanceTo(2);
   EXPECT_EQ(mapped->Counter(*arena->OffsetOf(memory)), 2u);
