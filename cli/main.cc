@@ -170,6 +170,6 @@ int Run(const Arguments& args, const Streams& streams) {
 
 int main(int argc, char** argv) {
   catchment::KeepFilesPrivate();
-  catchment::ExplainMissingThreads("catchment");
+  catchment::ExplainMissingResources("catchment");
   return catchment::Run({argv + 1, argv + argc}, catchment::StandardStreams());
 }

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <system_error>
 
 #include "absl/status/statusor.h"
@@ -66,22 +68,65 @@ void TakeTighter(ThreadRoom other, ThreadRoom* room) {
   if (other.left() < room->left()) *room = std::move(other);
 }
 
-// The name in the message of ExplainAndEnd.
+// Returns the limit of the process's memory in bytes; RLIM_INFINITY if there is none.
+rlim_t MemoryOfProcess() {
+  rlimit addresses = {RLIM_INFINITY, RLIM_INFINITY}, data = addresses;
+  getrlimit(RLIMIT_AS, &addresses);
+  getrlimit(RLIMIT_DATA, &data);
+  return std::min(addresses.rlim_cur, data.rlim_cur);
+}
+
+// The name in the messages.
 const std::string* program_name = nullptr;
+
+// Allocates nothing.
+[[noreturn]] void EndWithoutMemory(const char* what) {
+  constexpr unsigned long long kMegabyte = 1000 * 1000;
+  const rlim_t limit = MemoryOfProcess();
+  char text[512];
+  int size;
+  if (limit == RLIM_INFINITY) {
+    size = snprintf(
+        text, sizeof text,
+        "%s: %s: this machine, or the memory cgroup of this process, has no memory left: give it more, "
+        "or start fewer processes (exit code 1)\n",
+        program_name->c_str(), what);
+  } else {
+    size = snprintf(
+        text, sizeof text,
+        "%s: %s: the limit of this process's memory, %llu MB (RLIMIT_AS or RLIMIT_DATA), is reached: "
+        "raise it with `ulimit -v` and `ulimit -d`, or LimitAS= and LimitDATA= in a systemd unit "
+        "(exit code 1)\n",
+        program_name->c_str(), what, static_cast<unsigned long long>(limit) / kMegabyte);
+  }
+  if (write(STDERR_FILENO, text, std::min<size_t>(size, sizeof text - 1)) < 0) _exit(EXIT_FAILURE);
+  _exit(EXIT_FAILURE);
+}
+
+// A thread could not be started: there is no memory for its stack, or the limit of threads is reached.
+[[noreturn]] void EndWithoutThread() {
+  constexpr char kWhat[] = "cannot start a thread";
+  constexpr int64_t kPlenty = 16;
+  try {
+    const ThreadRoom room = FindThreadRoom();
+    if (MemoryOfProcess() != RLIM_INFINITY && room.left() > kPlenty) EndWithoutMemory(kWhat);
+    std::cerr << *program_name << ": " << kWhat << ": the limit of processes and threads"
+              << (room.source.empty() ? "" : absl::StrCat(", ", room.limit, " (", room.source, "),"))
+              << " is reached: " << kThreadsRemedy << " (exit code 1)" << std::endl;
+    _exit(EXIT_FAILURE);
+  } catch (const std::bad_alloc&) {
+    EndWithoutMemory(kWhat);
+  }
+}
 
 [[noreturn]] void ExplainAndEnd() {
   try {
     if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
+  } catch (const std::bad_alloc&) {
+    EndWithoutMemory("cannot allocate memory");
   } catch (const std::system_error& error) {
-    std::cerr << *program_name << ": " << error.code().message();
-    if (error.code() == std::errc::resource_unavailable_try_again) {
-      const ThreadRoom room = FindThreadRoom();
-      std::cerr << ": cannot start a thread: the limit of processes and threads"
-                << (room.source.empty() ? "" : absl::StrCat(", ", room.limit, " (", room.source, "),"))
-                << " is reached: " << kThreadsRemedy << " (exit code 1)" << std::endl;
-      _exit(EXIT_FAILURE);
-    }
-    std::cerr << std::endl;
+    if (error.code() == std::errc::resource_unavailable_try_again) EndWithoutThread();
+    std::cerr << *program_name << ": " << error.code().message() << std::endl;
   } catch (const std::exception& error) {
     std::cerr << *program_name << ": " << error.what() << std::endl;
   } catch (...) {
@@ -121,7 +166,7 @@ absl::Status CheckThreads(const ThreadRoom& room, const std::string& who, int64_
       " (", room.source, "), leaves ", std::max<int64_t>(0, room.left()), ": ", kThreadsRemedy));
 }
 
-void ExplainMissingThreads(const std::string& name) {
+void ExplainMissingResources(const std::string& name) {
   program_name = new std::string(name);
   std::set_terminate(ExplainAndEnd);
 }

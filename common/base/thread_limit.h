@@ -42,8 +42,9 @@ inline constexpr int64_t kFewestThreads = 8;
 absl::Status CheckThreads(const ThreadRoom& room, const std::string& who, int64_t needed);
 
 // Makes the process end with exit code 1 and a line that names the limit, instead of being aborted, where a
-// thread cannot be started. `name` is that of the program. Call it before other threads are started.
-void ExplainMissingThreads(const std::string& name);
+// thread cannot be started or memory not be allocated. `name` is that of the program. Call it before other
+// threads are started.
+void ExplainMissingResources(const std::string& name);
 
 }  // namespace catchment
 

@@ -68,7 +68,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
   // Writing the log to a pipe whose reader has ended then returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   line->name = std::filesystem::path(argv[0]).filename();
-  ExplainMissingThreads(line->name);
+  ExplainMissingResources(line->name);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (std::find(args.begin(), args.end(), "--version") != args.end()) {
     std::cout << DescribeVersion(line->name) << (features ? features() : "");

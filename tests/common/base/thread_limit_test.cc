@@ -1,7 +1,10 @@
 #include "common/base/thread_limit.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -69,20 +72,53 @@ void FailToStartThread(std::errc error) {
   std::thread([error] { throw std::system_error(std::make_error_code(error)); }).join();
 }
 
-TEST(MissingThreadsDeathTest, AreExplainedInsteadOfAborting) {
+TEST(MissingResourcesDeathTest, AreExplainedInsteadOfAborting) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
-        ExplainMissingThreads("catchment_test");
+        ExplainMissingResources("catchment_test");
         FailToStartThread(std::errc::resource_unavailable_try_again);
       },
       ::testing::ExitedWithCode(1), "catchment_test: .*cannot start a thread.*ulimit -u");
   EXPECT_DEATH(
       {
-        ExplainMissingThreads("catchment_test");
+        ExplainMissingResources("catchment_test");
         FailToStartThread(std::errc::io_error);
       },
       "catchment_test: ");
+}
+
+TEST(MissingResourcesDeathTest, MemoryIsNamed) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  // Finite, and more than sanitizers reserve.
+  const auto limit = [](int resource) {
+    const rlimit finite{rlim_t{1} << 60, rlim_t{1} << 60};
+    setrlimit(resource, &finite);
+  };
+  EXPECT_EXIT(
+      {
+        ExplainMissingResources("catchment_test");
+        std::thread([] { throw std::bad_alloc(); }).join();
+      },
+      ::testing::ExitedWithCode(1), "catchment_test: cannot allocate memory: .*fewer processes");
+  for (const int resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    EXPECT_EXIT(
+        {
+          limit(resource);
+          ExplainMissingResources("catchment_test");
+          std::thread([] { throw std::bad_alloc(); }).join();
+        },
+        ::testing::ExitedWithCode(1),
+        "catchment_test: cannot allocate memory: .* 1152921504606 MB .*ulimit -v");
+    EXPECT_EXIT(
+        {
+          limit(resource);
+          ExplainMissingResources("catchment_test");
+          FailToStartThread(std::errc::resource_unavailable_try_again);
+        },
+        ::testing::ExitedWithCode(1),
+        "catchment_test: cannot start a thread: .* 1152921504606 MB .*ulimit -v");
+  }
 }
 
 }  // namespace
