@@ -13,8 +13,11 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import struct
 import time
+import urllib.parse
+import warnings
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from ._run_files import flat, modified, read_json, row_of
@@ -25,6 +28,7 @@ Row = Dict[str, Any]
 _SECONDS = 0.5  # between two looks at the files
 _BATCH = 100  # rows
 _PARAMETERS, _METRICS = 100, 1000  # that MLflow accepts at once
+_MLFLOW_NAME = 250  # characters
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
 # Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were
 # trained with.
@@ -36,6 +40,7 @@ _FLOCK = "hhqqi0q"
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
 _NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor "
            "master.lock; start the job first, and name the directory of its --out")
+_RENAMED = "%s cannot have the metric %r beside others, and has it as %r"
 _LOST = ("the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; "
          "its log says why")
 
@@ -61,7 +66,9 @@ def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     run, failed = client.init(**options), True
     try:
         defined = set()
+        names = Names("W&B", r"\*")  # which stands for many names
         for row in followed.rows():
+            row = {names(name): value for name, value in row.items()}
             for name in sorted(row.keys() - defined):
                 run.define_metric(name, step_metric=None if name in ("samples", _SCORED_AT) else _axis(name))
             defined |= row.keys()
@@ -93,21 +100,65 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
         fields = list(_fields(job))
         for begin in range(0, len(fields), _PARAMETERS):
             client.log_params(dict(fields[begin:begin + _PARAMETERS]))
+        in_files = urllib.parse.urlparse(client.get_tracking_uri()).scheme in ("", "file")
+        names = Names("MLflow", r"[^/\w.\- ]", _MLFLOW_NAME, paths=True, folders=in_files)
         for rows in followed.batches():
             now = int(1000 * time.time())
-            metrics = [client.entities.Metric(name, value, now, row[_axis(name)]) for row in rows for name,
+            metrics = [client.entities.Metric(names(name), value, now, row[_axis(name)]) for row in rows for name,
                        value in row.items()]
             for begin in range(0, len(metrics), _METRICS):
                 client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin:begin + _METRICS])
         texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
         client.set_tags(texts)
-        client.log_metrics({"summary/" + name: value for name, value in followed.summary.items()
+        client.log_metrics({names("summary/" + name): value for name, value in followed.summary.items()
                             if name not in texts},
                            step=followed.summary.get("samples"))
         status = "FAILED" if followed.failed() else "FINISHED"
     finally:
         client.end_run(status)
     return run.info.run_id
+
+
+class Names:
+    """The names that metrics have in another program, which does not accept all names: it has "_" in place of
+    what it refuses. Different names stay different; a warning says where one is numbered for that."""
+
+    def __init__(self, program: str, refused: str, length: int = 0, paths: bool = False, folders: bool = False):
+        """refused: a regular expression of what the program refuses.
+        length: the number of characters that it accepts; 0: any.
+        paths: whether it refuses names that are not normal relative paths.
+        folders: whether a name cannot be that of a metric and the beginning of the path of another one."""
+        self._program, self._refused, self._length = program, refused, length
+        self._paths, self._folders = paths, folders
+        self._names: Dict[str, str] = {}
+        self._taken: Dict[str, bool] = {}  # names, and the folders in which they are; true: a name
+
+    def __call__(self, name: str) -> str:
+        if name not in self._names:
+            self._names[name] = self._find(name)
+        return self._names[name]
+
+    def _find(self, name):
+        plain = re.sub(self._refused, "_", name)
+        if self._paths:
+            plain = "/".join("_" * max(1, len(part)) if part in ("", ".", "..") else part for part in plain.split("/"))
+            plain = re.sub(r"^\.\.", "__", plain)
+        if self._length:
+            plain = plain[:self._length]
+        for number in itertools.count(1):
+            found = plain
+            if number > 1:
+                end = "_%d" % number
+                flat_name = plain.replace("/", "_") if self._folders else plain
+                found = (flat_name[:self._length - len(end)] if self._length else flat_name) + end
+            folders = {found[:at] for at, c in enumerate(found) if c == "/"} if self._folders else set()
+            if found not in self._taken and not any(self._taken.get(folder) for folder in folders):
+                break
+        self._taken.update({folder: False for folder in folders})
+        self._taken[found] = True
+        if number > 1:
+            warnings.warn(_RENAMED % (self._program, name, found), stacklevel=4)
+        return found
 
 
 class Followed:

@@ -67,6 +67,46 @@ class Directory(unittest.TestCase):
         self.write("metrics.jsonl", "".join(json.dumps(one) + "\n" for one in rows), "a")
 
 
+class NamesTest(unittest.TestCase):
+    def mlflow(self, folders=False):
+        return track.Names("MLflow", r"[^/\w.\- ]", 250, paths=True, folders=folders)
+
+    def test_names_that_are_accepted_stay(self):
+        names = self.mlflow()
+        for name in ("samples", "program/share/one", "a b", "\u00fcber.1-x", "loss", "loss/train", "a/...", "a/.b"):
+            self.assertEqual(names(name), name)
+
+    def test_what_is_refused_becomes_an_underscore(self):
+        names = self.mlflow()
+        for name, expected in (("program/top-5 %", "program/top-5 _"), ("program/acc(val)", "program/acc_val_"),
+                               ("/a", "_/a"), ("a//b", "a/_/b"), ("a/", "a/_"), (".", "_"), ("..", "__"), ("..a", "__a"),
+                               ("a/../b", "a/__/b"), ("./c", "_/c"), ("x" * 300, "x" * 250), ("a:b", "a_b")):
+            self.assertEqual(names(name), expected)
+            self.assertEqual(names(name), expected, "again")
+
+    def test_different_names_stay_different(self):
+        names = self.mlflow()
+        with self.assertWarnsRegex(UserWarning, "MLflow cannot have the metric 'a_b' beside others"):
+            self.assertEqual([names(name) for name in ("a%b", "a(b", "a_b", "a%b")],
+                             ["a_b", "a_b_2", "a_b_3", "a_b"])
+        with self.assertWarns(UserWarning):
+            found = [names("y" * 251 + end) for end in "abc"]
+        self.assertEqual(len(set(found)), 3)
+        self.assertTrue(all(len(name) <= 250 for name in found))
+
+    def test_a_file_and_a_folder_of_one_name(self):
+        for first, second in (("p/loss", "p/loss/train"), ("p/loss/train", "p/loss"), ("p", "p/loss/train")):
+            names = self.mlflow(folders=True)
+            with self.assertWarns(UserWarning):
+                found = [names(first), names(second)]
+            self.assertEqual(found[0], first)
+            self.assertFalse(found[0].startswith(found[1] + "/") or found[1].startswith(found[0] + "/"))
+            self.assertEqual(self.mlflow()(second), second)
+
+    def test_stars_stand_for_many_names_in_wandb(self):
+        self.assertEqual(track.Names("W&B", r"\*")("program/a*b*"), "program/a_b_")
+
+
 class LinesTest(Directory):
     def setUp(self):
         super().setUp()
