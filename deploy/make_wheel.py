@@ -8,11 +8,15 @@ for.
 """
 import base64
 import hashlib
+import json
 import os
 import re
 import sys
 import tarfile
 import zipfile
+
+sys.dont_write_bytecode = True
+import release_documents  # noqa: E402
 
 PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
@@ -86,6 +90,7 @@ Tag: {tag}
 ENTRY_POINTS = "[console_scripts]\n" + "".join("%s = catchment._command:main\n" % name for name in PROGRAMS)
 # The same bytes from the same files.
 TIME = (1980, 1, 1, 0, 0, 0)
+CREATED = "1980-01-01T00:00:00Z"
 
 
 class Wheel:
@@ -117,8 +122,8 @@ def read(path):
 
 def add_bundle(wheel, bundle):
     """Adds programs, libraries, licenses, pages and completion, and the package that the bundle has. Returns
-    the version."""
-    version = None
+    the version, and the texts of VERSION and LIBRARIES."""
+    version, texts = None, {}
     with tarfile.open(bundle) as tar:
         for member in sorted(tar.getmembers(), key=lambda one: one.name):
             folder, _, name = member.name.partition("/")
@@ -126,7 +131,9 @@ def add_bundle(wheel, bundle):
             if not member.isfile():
                 continue
             data = tar.extractfile(member).read()
-            if name.startswith(("bin/", "lib/", "licenses/")) or name == "VERSION":
+            if name in ("VERSION", "LIBRARIES"):
+                texts[name] = data.decode()
+            if name.startswith(("bin/", "lib/", "licenses/")) or name in texts:
                 wheel.add("catchment/_bundle/" + name, data, 0o755 if member.mode & 0o100 else 0o644)
             elif name.startswith(PACKAGE + "/"):
                 wheel.add(name[len("python/"):], data)
@@ -136,7 +143,14 @@ def add_bundle(wheel, bundle):
                 wheel.add("catchment-%s.data/data/%s" % (version, name), data)
             elif name == "LICENSE":
                 wheel.add("catchment-%s.dist-info/LICENSE" % version, data)
-    return version
+    return version, texts.get("VERSION", ""), texts.get("LIBRARIES", "")
+
+
+def bill_of_materials(version, about, libraries):
+    """Returns the SPDX document of the libraries in the wheel (PEP 770)."""
+    commit = re.search(r"^commit: (\S+)$", about, re.M)
+    return json.dumps(release_documents.bill_of_materials(libraries, version, commit[1] if commit else "unknown",
+                                                          CREATED, "deploy/make_wheel.py"), indent=1) + "\n"
 
 
 def metadata(version):
@@ -153,8 +167,9 @@ def main():
     os.makedirs(folder, exist_ok=True)
     unnamed = os.path.join(folder, "wheel.part")
     wheel = Wheel(unnamed)
-    version = add_bundle(wheel, bundle)
+    version, text, libraries = add_bundle(wheel, bundle)
     about = "catchment-%s.dist-info/" % version
+    wheel.add(about + "sboms/catchment.spdx.json", bill_of_materials(version, text, libraries).encode())
     wheel.add(about + "METADATA", metadata(version).encode())
     wheel.add(about + "WHEEL", WHEEL.format(tag=TAG).encode())
     wheel.add(about + "entry_points.txt", ENTRY_POINTS.encode())

@@ -60,18 +60,22 @@ def library_package(package, version, source):
     }
 
 
-def bill_of_materials(bundle, version, commit, date, folder):
-    """Returns the SPDX document: the product, its files, and the libraries that bundle and wheel contain."""
-    name = "catchment-" + version
-    libraries = [library_package(*found) for found in LIBRARY.findall(read(os.path.join(bundle,
-                                                                                        "LIBRARIES")))]
-    files = [{
+def files_of(folder, name):
+    """Returns the files in a folder whose names begin with `name`, as SPDX describes them."""
+    return [{
         "fileName": "./" + entry,
         "SPDXID": spdx_id("File-" + entry),
         "checksums": hashes(os.path.join(folder, entry)),
         "licenseConcluded": "NOASSERTION",
         "copyrightText": "NOASSERTION",
     } for entry in sorted(os.listdir(folder)) if entry.startswith(name)]
+
+
+def bill_of_materials(libraries, version, commit, created, tool, files=()):
+    """Returns the SPDX document: the product, its files, and the libraries that bundle and wheel contain.
+    libraries: the text of LIBRARIES."""
+    name = "catchment-" + version
+    libraries = [library_package(*found) for found in LIBRARY.findall(libraries)]
     product = {
         "name": "catchment",
         "SPDXID": "SPDXRef-Catchment",
@@ -93,9 +97,9 @@ def bill_of_materials(bundle, version, commit, date, folder):
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": name,
         "documentNamespace": "https://spdx.org/spdxdocs/%s-%s" % (name, commit),
-        "creationInfo": {"created": utc(date), "creators": ["Tool: deploy/release.sh"]},
+        "creationInfo": {"created": created, "creators": ["Tool: " + tool]},
         "packages": [product] + libraries,
-        "files": files,
+        "files": list(files),
         "relationships": [{"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
                           for one, kind, other in related],
     }
@@ -116,7 +120,8 @@ def main():
     bundle, commit, date, folder = sys.argv[1:]
     version = read(os.path.join(bundle, "VERSION")).split()[1]
     notes = release_notes(version, commit)
-    bill = bill_of_materials(bundle, version, commit, date, folder)
+    bill = bill_of_materials(read(os.path.join(bundle, "LIBRARIES")), version, commit, utc(date), "deploy/release.sh",
+                             files_of(folder, "catchment-" + version))
     with open(os.path.join(folder, "catchment-%s.spdx.json" % version), "w", encoding="utf-8") as file:
         json.dump(bill, file, indent=1)
         file.write("\n")

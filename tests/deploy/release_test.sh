@@ -110,6 +110,18 @@ for file in document["files"]:
 END
 expect_status 0
 
+run python3 - "$out/$wheel" <<'END'
+import json, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as archive:
+    libraries = archive.read("catchment/_bundle/LIBRARIES").decode()
+    document = json.loads(archive.read("catchment-1.2.3.dist-info/sboms/catchment.spdx.json"))
+assert libraries.splitlines() == ["libone1 1.0+b1-2 (source one)", "libtwo 3 (source two)"], libraries
+assert document["spdxVersion"] == "SPDX-2.3" and document["files"] == [], document
+assert {package["name"]: package["versionInfo"] for package in document["packages"]} == \
+    {"catchment": "1.2.3", "libone1": "1.0+b1-2", "libtwo": "3"}, document
+END
+expect_status 0
+
 run deploy/release.sh --bin=. --out="$TEST_TMPDIR/again"
 expect_status 0
 expect_true "the same commit makes the same bytes" cmp "$out/catchment-1.2.3-source.tar.gz" \

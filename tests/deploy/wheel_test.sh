@@ -26,7 +26,7 @@ expect_true "the same files make the same bytes" cmp "$wheel" "$TEST_TMPDIR/firs
 
 # As pip does: every file that RECORD names, with its hash, and executable where the archive says so.
 run python3 - "$wheel" "$site" <<'PYTHON'
-import base64, csv, hashlib, io, os, sys, zipfile
+import base64, csv, hashlib, io, json, os, sys, zipfile
 wheel, site = sys.argv[1:]
 with zipfile.ZipFile(wheel) as archive:
     names = archive.namelist()
@@ -48,9 +48,19 @@ with zipfile.ZipFile(wheel) as archive:
     for field in ("License: Apache-2.0", "Requires-Python: >=3.8", "Provides-Extra: keras", "Provides-Extra: notebook",
                   "Provides-Extra: mlflow", "Requires-Dist: wandb>=0.18; extra == \"wandb\""):
         assert "\n%s\n" % field in about, about
+    # Every library's package is listed with its version, in the text and in the bill of materials (PEP 770).
+    lines = archive.read("catchment/_bundle/LIBRARIES").decode().splitlines()
+    bill = json.loads(archive.read(record.replace("RECORD", "sboms/catchment.spdx.json")))
+    packages = {one["name"]: one["versionInfo"] for one in bill["packages"]}
+    version = archive.read("catchment/_bundle/VERSION").decode().split()[1]
+    listed = {line.split()[0]: line.split()[1] for line in lines if " (source " in line}
+    assert "libgrpc29" in listed or not lines, lines
+    assert packages == {"catchment": version, **listed}, (packages, lines)
+    assert bill["spdxVersion"] == "SPDX-2.3" and bill["creationInfo"]["created"], bill
 PYTHON
 expect_status 0
-for file in catchment/torch.py catchment/_bundle/lib/libc.so.6 catchment/_bundle/licenses/libc6; do
+for file in catchment/torch.py catchment/_bundle/lib/libc.so.6 catchment/_bundle/licenses/libc6 \
+            catchment/_bundle/LIBRARIES; do
   expect_true "$file is in the wheel" test -s "$site/$file"
 done
 expect_true "type checkers read the package's hints" test -e "$site/catchment/py.typed"
