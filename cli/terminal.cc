@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <vector>
 
@@ -24,6 +25,22 @@ constexpr char kEraseLine[] = "\r\x1b[K";
 constexpr int kUsualColumns = 80;
 constexpr int kUsualRows = 24;
 
+// Returns the bytes at the end of the text with which a UTF-8 character begins that is not complete.
+size_t UnfinishedCharacter(std::string_view text) {
+  for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
+    if (byte < 0x80) return 0;
+    if (byte >= 0xC0) return bytes < (byte >= 0xF0 ? 4u : byte >= 0xE0 ? 3u : 2u) ? bytes : 0;
+  }
+  return 0;
+}
+
+// Controls the terminal behind a stream.
+void Control(std::ostream* out, std::string_view sequence) {
+  if (auto* const escaping = dynamic_cast<EscapingBuffer*>(out->rdbuf())) return escaping->WriteRaw(sequence);
+  *out << sequence;
+}
+
 }  // namespace
 
 ScreenSize TerminalSize(int fd) {
@@ -33,9 +50,36 @@ ScreenSize TerminalSize(int fd) {
   return {size.ws_col > 0 ? size.ws_col : kUsualColumns, size.ws_row > 0 ? size.ws_row : kUsualRows};
 }
 
+void EscapingBuffer::WriteRaw(std::string_view text) {
+  WritePending(pending_.size());
+  target_.sputn(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+bool EscapingBuffer::WritePending(size_t size) {
+  const std::string text = EscapeControls(pending_.substr(0, size));
+  pending_.erase(0, size);
+  const auto written = target_.sputn(text.data(), static_cast<std::streamsize>(text.size()));
+  return written == static_cast<std::streamsize>(text.size());
+}
+
+EscapingBuffer::int_type EscapingBuffer::overflow(int_type c) {
+  if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+  const char one = traits_type::to_char_type(c);
+  return xsputn(&one, 1) == 1 ? c : traits_type::eof();
+}
+
+std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize size) {
+  pending_.append(text, size);
+  return WritePending(pending_.size() - UnfinishedCharacter(pending_)) ? size : 0;
+}
+
+int EscapingBuffer::sync() { return WritePending(pending_.size()) && target_.pubsync() == 0 ? 0 : -1; }
+
 Streams StandardStreams() {
-  return {&std::cout, &std::cerr, [] { return TerminalSize(STDOUT_FILENO); },
-          [] { return TerminalSize(STDERR_FILENO); }};
+  static auto* const out = new std::ostream(new EscapingBuffer(std::cout.rdbuf()));
+  static auto* const err = new std::ostream(new EscapingBuffer(std::cerr.rdbuf()));
+  err->setf(std::ios_base::unitbuf);
+  return {out, err, [] { return TerminalSize(STDOUT_FILENO); }, [] { return TerminalSize(STDERR_FILENO); }};
 }
 
 std::string FitLine(const std::string& line, int columns) {
@@ -64,22 +108,28 @@ void Screen::Draw(const std::string& block) {
     lines[rows - 1] = absl::StrCat("... ", lines.size() - rows + 1, " more lines");
     lines.resize(rows);
   }
-  out_ << (entered_ ? "" : kEnter) << kHome;
+  if (!entered_) Control(&out_, kEnter);
+  Control(&out_, kHome);
   for (size_t i = 0; i < lines.size(); ++i) {
-    out_ << (i == 0 ? "" : "\r\n") << FitLine(lines[i], size.columns) << kEraseRestOfLine;
+    if (i > 0) Control(&out_, "\r\n");
+    out_ << FitLine(lines[i], size.columns);
+    Control(&out_, kEraseRestOfLine);
   }
-  out_ << kEraseBelow << std::flush;
+  Control(&out_, kEraseBelow);
+  out_ << std::flush;
   entered_ = true;
 }
 
 void Screen::Leave() {
-  if (entered_) out_ << kLeave << std::flush;
+  if (entered_) Control(&out_, kLeave);
+  out_ << std::flush;
   entered_ = false;
 }
 
 void StatusLine::Draw(const std::string& line) {
   if (columns_ == 0) return;
-  out_ << kEraseLine << FitLine(line, columns_) << std::flush;
+  Control(&out_, kEraseLine);
+  out_ << FitLine(line, columns_) << std::flush;
   drawn_ = true;
 }
 
@@ -89,7 +139,8 @@ void StatusLine::Write(const std::string& text) {
 }
 
 void StatusLine::Clear() {
-  if (drawn_) out_ << kEraseLine << std::flush;
+  if (drawn_) Control(&out_, kEraseLine);
+  out_ << std::flush;
   drawn_ = false;
 }
 

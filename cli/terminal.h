@@ -4,7 +4,10 @@
 
 #include <functional>
 #include <ostream>
+#include <streambuf>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace catchment {
 
@@ -27,8 +30,30 @@ struct Streams {
   Size err_size = [] { return ScreenSize(); };
 };
 
-// Returns those of this process.
+// Returns those of this process. They escape what could change how a terminal shows the text
+// (EscapeControls), since file names, arguments and the texts of a job may have anything in them; Screen and
+// StatusLine control the terminal all the same.
 Streams StandardStreams();
+
+// The buffer of such a stream, which writes to `target`.
+class EscapingBuffer final : public std::streambuf {
+ public:
+  explicit EscapingBuffer(std::streambuf* target) : target_(*target) {}
+  // Writes a text as it is.
+  void WriteRaw(std::string_view text);
+
+ protected:
+  int_type overflow(int_type c) override;
+  std::streamsize xsputn(const char* text, std::streamsize size) override;
+  int sync() override;
+
+ private:
+  // Writes the first `size` bytes of what is pending.
+  bool WritePending(size_t size);
+
+  std::streambuf& target_;
+  std::string pending_;  // the beginning of a UTF-8 character
+};
 
 // Returns the line cut to `columns`, with an ellipsis. Does not cut it if `columns` is 0.
 std::string FitLine(const std::string& line, int columns);

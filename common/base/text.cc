@@ -118,8 +118,9 @@ void ForEachEscaped(absl::string_view text, bool one_line, const Add& add) {
     } else if (first.bytes == 0) {
       add(absl::StrFormat("\\x%02x", static_cast<unsigned char>(bytes[0])));
     } else if (IsControl(first.code)) {
-      add(first.code < 0x100 ? absl::StrFormat("\\x%02x", first.code)
-                             : absl::StrFormat("\\u%04x", first.code));
+      // Above U+001F as in JSON, whose strings may have these characters as they are.
+      add(first.code < 0x20 ? absl::StrFormat("\\x%02x", first.code)
+                            : absl::StrFormat("\\u%04x", first.code));
     } else {
       add(bytes);
     }

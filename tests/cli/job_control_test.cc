@@ -66,7 +66,7 @@ TEST_F(JobControlTest, ControlCharactersOfMembersDoNotReachTheTerminal) {
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->workers(0).host(), "\\x1b[2Jnode0");
   EXPECT_EQ(status->events(0), "a\\x0db");
-  EXPECT_EQ(status->events(1), "a\\nE20261125 b\\u202e\\x9b") << "an event is one line";
+  EXPECT_EQ(status->events(1), "a\\nE20261125 b\\u202e\\u009b") << "an event is one line";
   EXPECT_THAT(std::string(client.Stop("\x1b[2J\u202e").message()), HasSubstr("got: \\x1b[2J\\u202e"));
 }
 

@@ -68,17 +68,17 @@ TEST(TableTest, WithoutAHeadTheFirstRowCounts) {
 }
 
 TEST(EscapeControlsTest, LeavesLettersAndLineBreaks) {
-  EXPECT_EQ(EscapeControls("a\nM\xc3\xbcnchen \x1b[31m\x7f\t"), "a\nM\xc3\xbcnchen \\x1b[31m\\x7f\\x09");
+  EXPECT_EQ(EscapeControls("a\nM\xc3\xbcnchen \x1b[31m\x7f\t"), "a\nM\xc3\xbcnchen \\x1b[31m\\u007f\\x09");
   EXPECT_EQ(EscapeControls("\xc2\x9b"
                            "31m \xc2\xa7"),
-            "\\x9b31m \xc2\xa7")
+            "\\u009b31m \xc2\xa7")
       << "an escape sequence of one character";
 }
 
 TEST(EscapeControlsTest, LeavesNothingThatChangesHowTheRestIsSeen) {
   EXPECT_EQ(EscapeControls("a\u202egnp.exe\u2066b\u2069\u200e\u200f\u061c"),
             "a\\u202egnp.exe\\u2066b\\u2069\\u200e\\u200f\\u061c");
-  EXPECT_EQ(EscapeControls("a\u2028b\u2029c\u0085d"), "a\\u2028b\\u2029c\\x85d");
+  EXPECT_EQ(EscapeControls("a\u2028b\u2029c\u0085d"), "a\\u2028b\\u2029c\\u0085d");
   EXPECT_EQ(EscapeControls("\u20ac \U0001f600 \u200b \u05d0"), "\u20ac \U0001f600 \u200b \u05d0");
 }
 

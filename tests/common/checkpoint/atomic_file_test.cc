@@ -90,7 +90,7 @@ TEST(AtomicFile, NoTwoFilesHaveTheSameTemporaryName) {
   EXPECT_THAT(names, Each(MatchesRegex("f\\.[0-9a-f]+\\.tmp")));
 }
 
-// Who may write to the directory may see the name of one file, but puts nothing in the place of the next.
+// Others who may write to the directory see the name of one file, but cannot take the place of the next.
 TEST(AtomicFile, OneThatWasSeenTellsNothingOfTheNext) {
   const std::string directory = FreshDirectory();
   SetFileBytes(directory + "/victim", "mine");
