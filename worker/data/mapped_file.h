@@ -11,9 +11,12 @@
 
 namespace catchment {
 
-// Threads: immutable. The file must not become shorter while it is mapped.
+// Threads: immutable. Where a part is read that the file no longer has, the process ends with exit code 1 and
+// a line on standard error that names the file (a handler of SIGBUS).
 class MappedFile {
  public:
+  struct Entry;  // of the list of all mapped files
+
   // Errors, each naming the file: those of OpenFile; Internal if the system refuses to map it.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
@@ -26,10 +29,11 @@ class MappedFile {
   absl::string_view text() const { return {data_, static_cast<size_t>(size_)}; }
 
  private:
-  MappedFile(const char* data, int64_t size) : data_(data), size_(size) {}
+  MappedFile(const std::string& path, const char* data, int64_t size);
 
   const char* const data_;
   const int64_t size_;
+  Entry* const entry_;
 };
 
 }  // namespace catchment
