@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <vector>
 
@@ -69,17 +71,28 @@ void DeleteLeftBehind(const std::string& parent) {
   }
 }
 
+std::string SystemDirectory() {
+  std::error_code error;
+  const fs::path path = fs::temp_directory_path(error);
+  return error ? "/tmp" : path.string();
+}
+
+// Returns the directories in which commands of this user create others.
+std::set<std::string> Places(const std::string& parent) {
+  std::set<std::string> places = {parent, SystemDirectory()};
+  if (const char* const runtime = std::getenv("XDG_RUNTIME_DIR")) places.insert(runtime);
+  return places;
+}
+
 }  // namespace
 
 absl::StatusOr<TemporaryDirectory> TemporaryDirectory::Create(const std::string& name) {
-  std::error_code error;
-  const fs::path parent = fs::temp_directory_path(error);
-  return CreateIn(error ? "/tmp" : parent.string(), name);
+  return CreateIn(SystemDirectory(), name);
 }
 
 absl::StatusOr<TemporaryDirectory> TemporaryDirectory::CreateIn(const std::string& parent,
                                                                 const std::string& name) {
-  DeleteLeftBehind(parent);
+  for (const std::string& place : Places(parent)) DeleteLeftBehind(place);
   std::string path = (fs::path(parent) / (name + "-XXXXXX")).string();
   if (mkdtemp(path.data()) == nullptr)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the temporary directory ", path));

@@ -11,8 +11,9 @@
 
 namespace catchment {
 
-// Has mode 0700, and a lock file that the process holds. Of a process that was killed the directory stays
-// until the next one is created in the same parent.
+// Has mode 0700, and a lock file that the process holds. The directory of a process that was killed stays
+// until a command of the same user and machine creates another one, in the same parent or in another place in
+// which commands do.
 class TemporaryDirectory {
  public:
   // Creates NAME-XXXXXX, with a random character for each X, in the system's directory for temporary files.
@@ -29,8 +30,7 @@ class TemporaryDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  TemporaryDirectory(std::string path, DirectoryLock lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  TemporaryDirectory(std::string path, DirectoryLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   std::string path_;  // empty: moved from
   DirectoryLock lock_;

@@ -1,6 +1,7 @@
 """Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the
 worker if the program was not started by one."""
 import array
+import fcntl
 import multiprocessing
 import os
 import shlex
@@ -113,6 +114,7 @@ class StartedWorker:
     def __init__(self, master):
         program = _worker_program()
         with tempfile.TemporaryDirectory(prefix="catchment-join-") as directory:
+            lock = _lock(directory)
             alive, address = os.path.join(directory, "alive"), os.path.join(directory, "address")
             os.mkfifo(alive, 0o600)
             # For reading, too: opening it for writing alone would wait for a reader.
@@ -129,6 +131,8 @@ class StartedWorker:
                 self._process.wait()
                 os.close(self._alive)
                 raise
+            finally:
+                lock.close()
 
     def _await(self, path):
         """Waits for a line in a file; returns it."""
@@ -156,6 +160,16 @@ class StartedWorker:
             self._process.wait()
         os.close(self._alive)
         self._alive = None
+
+
+def _lock(directory):
+    """Makes the next `catchment` command delete a temporary directory if this process is killed, as those of
+    commands (cli/local/temporary_directory.h). Returns the file that holds the lock until it is closed."""
+    file = open(os.path.join(directory, "temporary.lock"), "x")
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    file.write("%s %d\n" % (socket.gethostname(), os.getpid()))
+    file.flush()
+    return file
 
 
 def _worker_program():

@@ -104,8 +104,8 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
         names = Names("MLflow", r"[^/\w.\- ]", _MLFLOW_NAME, paths=True, folders=in_files)
         for rows in followed.batches():
             now = int(1000 * time.time())
-            metrics = [client.entities.Metric(names(name), value, now, row[_axis(name)]) for row in rows for name,
-                       value in row.items()]
+            metrics = [client.entities.Metric(names(name), value, now, row[_axis(name)])
+                       for row in rows for name, value in row.items()]
             for begin in range(0, len(metrics), _METRICS):
                 client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin:begin + _METRICS])
         texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
@@ -123,7 +123,8 @@ class Names:
     """The names that metrics have in another program, which does not accept all names: it has "_" in place of
     what it refuses. Different names stay different; a warning says where one is numbered for that."""
 
-    def __init__(self, program: str, refused: str, length: int = 0, paths: bool = False, folders: bool = False):
+    def __init__(self, program: str, refused: str, length: int = 0, paths: bool = False,
+                 folders: bool = False):
         """refused: a regular expression of what the program refuses.
         length: the number of characters that it accepts; 0: any.
         paths: whether it refuses names that are not normal relative paths.

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 class TemporaryDirectoryTest : public ::testing::Test {
  protected:
   TemporaryDirectoryTest()
-      : parent_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+      : parent_(::testing::TempDir() + "/" +
+                ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::remove_all(parent_);
     fs::create_directories(parent_);
   }
@@ -109,7 +110,8 @@ TEST_F(TemporaryDirectoryTest, NothingElseIsDeleted) {
   std::ofstream(parent_ + "/catchment-file") << owner_;
   // Only root may give files away, and in a container not to everyone.
   for (const char* given : {"", "/temporary.lock"}) {
-    const std::string path = Left(absl::StrCat("catchment-of-another-user", *given == 0 ? "" : "-lock"), owner_);
+    const std::string path =
+        Left(absl::StrCat("catchment-of-another-user", *given == 0 ? "" : "-lock"), owner_);
     if (chown((path + given).c_str(), 1, -1) != 0) fs::remove_all(path);
   }
   const auto count = [this] {

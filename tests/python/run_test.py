@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 sys.modules["cloudpickle"] = None  # as where it is not installed
 import catchment  # noqa: E402
-from catchment import _run, _version  # noqa: E402
+from catchment import _descriptors, _run, _version  # noqa: E402
 
 FOLDER = "cli" if os.path.exists("cli/catchment") else "bazel-bin/cli"
 os.environ["PATH"] = os.path.abspath(FOLDER) + ":" + os.environ["PATH"]
@@ -237,6 +237,21 @@ class RunTest(unittest.TestCase):
         self.assertEqual(comparison.report["stragglers"], ["1:2x"])
         with self.assertRaisesRegex(RuntimeError, "algorithms"):
             catchment.compare("examples/drawn_digits.textproto", out=self.out, progress=False)
+
+    def test_directories_of_killed_joins_are_deleted_and_those_in_use_stay(self):
+        os.mkdir(self.out)
+        for name in ("TMPDIR", "XDG_RUNTIME_DIR"):
+            before = os.environ.get(name)
+            self.addCleanup(os.environ.__setitem__ if before else os.environ.pop, name, before)
+            os.environ[name] = self.out
+        left, used = (tempfile.mkdtemp(prefix="catchment-join-", dir=self.out) for _ in range(2))
+        script = "import os, sys; sys.path[:0] = ['python']; from catchment import _descriptors as d; " \
+                 "lock = d._lock(sys.argv[1]); os.kill(os.getpid(), 9)"
+        self.assertEqual(subprocess.run([sys.executable, "-c", script, left], timeout=600).returncode, -9)
+        with _descriptors._lock(used):
+            catchment.train("examples/drawn_digits.textproto", settings=DIGITS, evaluator=False, progress=False,
+                            out=os.path.join(self.out, "run"))
+        self.assertEqual(sorted(os.listdir(self.out)), sorted([os.path.basename(used), "run"]))
 
     def test_no_job_is_started_by_a_worker(self):
         os.environ["CATCHMENT_DESCRIBE"] = "/nowhere"
