@@ -323,8 +323,8 @@ void TrainMonitor::NoteLost(pid_t pid) {
 }
 
 void TrainMonitor::CheckLost() {
-  if (!Trains() || stop_asked_ > 0) return;
   const v1::Faults& faults = status_.settings().faults();
+  if (!Trains() || stop_asked_ > 0 || faults.stuck_seconds() == 0) return;
   for (const pid_t pid : cluster_->Members()) {
     NoteLost(pid);
     const auto lost = lost_since_.find(pid);

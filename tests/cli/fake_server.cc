@@ -100,7 +100,7 @@ class FakeMaster final : public v1::MasterService::Service {
   }
 
   void LoseWorker(v1::JobStatus* status) const {
-    status->mutable_settings()->mutable_faults()->set_stuck_seconds(0.05);
+    status->mutable_settings()->mutable_faults()->set_stuck_seconds(Scripted("patient") ? 0 : 0.05);
     int pid = 0;
     if (!(std::ifstream(out_ + "/hung") >> pid)) return;
     status->add_events("worker 0 (" + catchment::HostName() + ":" + std::to_string(pid) +

@@ -151,6 +151,15 @@ TEST_F(TrainTest, AWorkerThatHasComeBackIsLeftAlone) {
   EXPECT_THAT(out_.str(), Not(HasSubstr("killing it")));
 }
 
+TEST_F(TrainTest, AWorkerThatIsLostToTheMasterIsLeftAloneWithoutALimit) {
+  Script("watches patient");
+  Worker(
+      "echo $$ >$OUT/new; mv $OUT/new $OUT/hung\n"
+      "for i in 1 2 3 4 5 6 7 8 9 10; do wait_asked; done; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), Not(HasSubstr("killing it")));
+}
+
 TEST_F(TrainTest, AWorkerThatAlwaysHangsEndsTheJobWithTheMastersReason) {
   Script("watches");
   Worker("echo $$ >$OUT/$$; mv $OUT/$$ $OUT/hung; while true; do sleep 1; done");
