@@ -154,8 +154,18 @@ def cases(everything):
     return [(command, job, preset) for (command, preset), job in zip(pairs, sample)]
 
 
+def share(todo):
+    """Returns what this shard runs, if Bazel runs the test in shards."""
+    if "TEST_SHARD_STATUS_FILE" in os.environ:
+        write(os.environ["TEST_SHARD_STATUS_FILE"], "")
+    shards = int(os.environ.get("TEST_TOTAL_SHARDS", 1))
+    # Shuffles, because every fifth command is an `advise`, which takes most of the time.
+    random.Random(1).shuffle(todo)
+    return todo[int(os.environ.get("TEST_SHARD_INDEX", 0))::shards]
+
+
 def main():
-    todo = cases("--all" in sys.argv[1:])
+    todo = share(cases("--all" in sys.argv[1:]))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         answers = [pool.submit(fault, number, *case) for number, case in enumerate(todo)]
         failed = 0
