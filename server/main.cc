@@ -51,7 +51,7 @@ absl::StatusOr<DaemonEnd> Main(const ServerFlags& flags, MetricsEndpoint* metric
 int main(int argc, char** argv) {
   catchment::ServerFlags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  return catchment::RunDaemon(argc, argv, &line, [&flags](catchment::MetricsEndpoint* metrics) {
+  catchment::RunDaemon(argc, argv, &line, [&flags](catchment::MetricsEndpoint* metrics) {
     return catchment::Main(flags, metrics);
   });
 }

@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   catchment::MakeIdleThreadsSleep(argv);
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  return catchment::RunDaemon(
+  catchment::RunDaemon(
       argc, argv, &line,
       [&flags](catchment::MetricsEndpoint* metrics) { return catchment::Main(flags, metrics); },
       [] { return "CUDA: " + catchment::DescribeCudaPlugin(catchment::CudaPluginPath()) + "\n"; });

@@ -1,9 +1,11 @@
 #include "common/program/daemon.h"
 
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <vector>
@@ -19,6 +21,9 @@
 #include "common/program/log_format.h"
 #include "common/trace/recorder.h"
 #include "common/trace/trace_file.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 namespace catchment {
 
@@ -51,11 +56,20 @@ void EndTrace(const std::string& directory, const std::string& program) {
   LOG_IF(ERROR, !path.ok()) << "the trace is not written: " << path.status().message();
 }
 
-}  // namespace
+// Ends the process without the handlers of exit(): gRPC's threads still run (KeepGrpcRunning), and one that
+// connects with TLS would use what OpenSSL frees there.
+[[noreturn]] void End(int exit_code) {
+#ifdef __SANITIZE_ADDRESS__
+  __lsan_do_leak_check();
+#endif
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(exit_code);
+}
 
-int RunDaemon(int argc, char** argv, CommandLine* line,
-              const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
-              const std::function<std::string()>& features) {
+int Run(int argc, char** argv, CommandLine* line,
+        const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
+        const std::function<std::string()>& features) {
   TuneProcess();
   RaiseOpenFiles();
   KeepFilesPrivate();
@@ -111,6 +125,14 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
     return end->exit_code;
   };
   return RunCommandLine(line, args, &std::cout, &std::cerr, run_once);
+}
+
+}  // namespace
+
+void RunDaemon(int argc, char** argv, CommandLine* line,
+               const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
+               const std::function<std::string()>& features) {
+  End(Run(argc, argv, line, run, features));
 }
 
 }  // namespace catchment

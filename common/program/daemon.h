@@ -19,16 +19,16 @@ struct DaemonEnd {
   int exit_code = 0;
 };
 
-// Prepares the process, parses the command line, calls `run`, and returns main's exit code: that of
-// RunCommandLine (common/program/command_line.h), so that a supervisor can tell a wrong command line, which
-// is wrong again, from another error, or that of the end. Preparing raises the limit of open files to the
-// hard limit, sends logs to standard error, in the format of --log_format, ignores SIGHUP, blocks signals for
-// a SignalThread, serves metrics at --metrics_port, and writes a trace to the directory --trace; it adds
-// these flags. --help prints the help and --version the version, followed by the lines that `features`, if
-// given, returns.
-int RunDaemon(int argc, char** argv, CommandLine* line,
-              const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
-              const std::function<std::string()>& features = nullptr);
+// Prepares the process, parses the command line, calls `run`, and ends the process, whose static objects are
+// not destroyed. The exit code is that of RunCommandLine (common/program/command_line.h), so that a
+// supervisor can tell a wrong command line, which is wrong again, from another error, or that of the end.
+// Preparing raises the limit of open files to the hard limit, sends logs to standard error, in the format of
+// --log_format, ignores SIGHUP, blocks signals for a SignalThread, serves metrics at --metrics_port, and
+// writes a trace to the directory --trace; it adds these flags. --help prints the help and --version the
+// version, followed by the lines that `features`, if given, returns.
+[[noreturn]] void RunDaemon(int argc, char** argv, CommandLine* line,
+                            const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
+                            const std::function<std::string()>& features = nullptr);
 
 // Blocks the EndingSignals (common/program/ending_signals.h) until a SignalThread waits for them. Call it at
 // the beginning of main(), before any thread is started.

@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -83,6 +85,19 @@ TEST(SignalThreadTest, WarningsOfBatchSystemsHideNoOtherSignal) {
 TEST(SignalThreadTest, EndsWithoutEverHavingBeenCalled) {
   BlockSignals();
   SignalThread([](int) { FAIL(); });
+}
+
+// gRPC's threads outlive the daemon's end, and use what the handlers of exit() destroy.
+TEST(DaemonDeathTest, EndsWithoutTheHandlersOfExit) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    std::atexit(std::abort);
+    std::string name = "daemon_test";
+    char* argv[] = {name.data(), nullptr};
+    CommandLine line;
+    RunDaemon(1, argv, &line, [](MetricsEndpoint*) { return DaemonEnd{"the test is done", 4}; });
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(4), "the test is done \\(exit code 4\\)");
 }
 
 }  // namespace
