@@ -12,6 +12,7 @@ import time
 import jobs
 
 PATIENCE = 180  # seconds without any progress after which a wait has failed
+PROGRESS = re.compile(r"[\d,]+/[\d,]+ samples|checkpoint \d+ is saved|the job has ended")
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
@@ -34,17 +35,6 @@ def find(path):
 def control_log(directory):
     """Returns the file that has the calls of all masters of a round."""
     return os.path.join(directory, "logs", "control.log")
-
-
-def await_that(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise Failure(f"not within {PATIENCE} s: {what}")
-        time.sleep(0.1)
 
 
 class Loopback:
@@ -225,21 +215,28 @@ class Cluster:
             if not (os.path.exists(self.out + "/summary.json") and text in last):
                 raise Failure(f"{process.name} ended with {code}: {last}")
 
+    def await_that(self, condition, what, pause=0.1):
+        """Returns the condition's value once it is true. Raises Failure if the job makes no progress before. The
+        master's log tells of it where calls are not answered in time, as on a machine with much else to do."""
+        last, deadline = None, time.monotonic() + PATIENCE
+        while not (value := condition()):
+            with open(os.path.join(self.directory, "logs", "server-0.log"), errors="replace") as log:
+                found = PROGRESS.findall(log.read())[-1:]
+            if found != last:
+                last, deadline = found, time.monotonic() + PATIENCE
+            if time.monotonic() > deadline:
+                running = ", ".join(process.name for process in self.processes() if process.runs())
+                raise Failure(f"nothing has changed for {PATIENCE} s after {last}, and these still run: {running}; "
+                              f"awaited: {what}")
+            time.sleep(pause)
+        return value
+
     def await_end(self):
         """Waits until all processes have ended by themselves with exit code 0."""
         def has_ended():
             self.check_processes()
             return not any(process.runs() for process in self.processes())
-        samples, deadline = -1, time.monotonic() + PATIENCE
-        while not has_ended():
-            status = self.status() or {}
-            if status.get("samples", samples) != samples:
-                samples, deadline = status["samples"], time.monotonic() + PATIENCE
-            if time.monotonic() > deadline:
-                running = ", ".join(process.name for process in self.processes() if process.runs())
-                raise Failure(f"nothing has changed for {PATIENCE} s at {samples} samples, and these still "
-                              f"run: {running}")
-            time.sleep(0.1)
+        self.await_that(has_ended, "the end of all processes")
 
     def close(self):
         """Kills what runs. Returns the names of processes that ran."""
