@@ -50,7 +50,7 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now, con
   member.device = request.device();
   member.class_names = request.class_names();
   member.address = address;
-  member.registered_at = member.heard_at = now;
+  member.heard_at = now;
   events_->AddOfMember(absl::StrCat(member.name(), " joined"), now);
   ++num_[member.role];
   incarnations_.reset();
@@ -218,7 +218,7 @@ Member Member::Restore(const v1::MemberImage& image, double now) {
   member.host = image.host();
   member.pid = image.pid();
   member.device = image.device();
-  member.registered_at = member.heard_at = now;
+  member.heard_at = now;
   member.progress = image.progress();
   member.lease.set_number(image.lease());
   member.lease.set_first_version(image.lease_version());

@@ -30,8 +30,7 @@ struct Member {
   std::string host;
   uint32_t pid = 0;
   std::string device;
-  std::string address;  // from which it registered; empty if that is not known
-  double registered_at = 0;
+  std::string address;       // from which it registered; empty if that is not known
   bool joined_late = false;  // while others trained
   uint64_t class_names = 0;  // RegisterRequest.class_names
   double heard_at = 0;
