@@ -76,6 +76,15 @@ class OpenFilesTest : public testing::Test {
     EXPECT_TRUE(process.ok()) << process.status();
     return *std::move(process);
   }
+  // A worker trains the job of the master at this address, and both end in order.
+  void ExpectAWorkerTrainsItsJob(const std::string& address, Process* master) {
+    Process worker = Start("worker", {WorkerProgram(), "--master=" + address});
+    EXPECT_TRUE(Await([&] { return worker.Poll().has_value(); })) << worker.Output() << master->Output();
+    EXPECT_EQ(worker.WaitFor(0)->exit_code, 0) << worker.Output();
+    const std::optional<ProcessEnd> end = master->WaitFor(kPatience);
+    ASSERT_TRUE(end) << master->Output();
+    EXPECT_EQ(end->exit_code, 0) << master->Output();
+  }
 };
 
 TEST_F(OpenFilesTest, AJobOfMoreWorkersThanFilesIsRefusedWithTheLimitAndHowToRaiseIt) {
@@ -107,12 +116,7 @@ TEST_F(OpenFilesTest, SilentPeersDoNotKeepWorkersFromTheJob) {
   ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << master.Output();
   SilentPeers peers;
   while (peers.size() < 200) peers.AddOne(port);
-  Process worker = Start("worker", {WorkerProgram(), "--master=" + address});
-  EXPECT_TRUE(Await([&] { return worker.Poll().has_value(); })) << worker.Output() << master.Output();
-  EXPECT_EQ(worker.WaitFor(0)->exit_code, 0) << worker.Output();
-  const std::optional<ProcessEnd> end = master.WaitFor(kPatience);
-  ASSERT_TRUE(end) << master.Output();
-  EXPECT_EQ(end->exit_code, 0) << master.Output();
+  ExpectAWorkerTrainsItsJob(address, &master);
 }
 
 // A peer that makes a call on each connection, with connections for all the files that the server may have.
@@ -129,12 +133,7 @@ TEST_F(OpenFilesTest, OnePeerWithManyCallsDoesNotKeepWorkersFromTheJob) {
     if (!peer.SendLast(call, GrpcMessage(""))) continue;
     EXPECT_TRUE(peer.ReadUntil([&] { return peer.Ended(call); }));
   }
-  Process worker = Start("worker", {WorkerProgram(), "--master=" + address});
-  EXPECT_TRUE(Await([&] { return worker.Poll().has_value(); })) << worker.Output() << master.Output();
-  EXPECT_EQ(worker.WaitFor(0)->exit_code, 0) << worker.Output();
-  const std::optional<ProcessEnd> end = master.WaitFor(kPatience);
-  ASSERT_TRUE(end) << master.Output();
-  EXPECT_EQ(end->exit_code, 0) << master.Output();
+  ExpectAWorkerTrainsItsJob(address, &master);
 }
 
 }  // namespace
