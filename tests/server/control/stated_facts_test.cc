@@ -155,6 +155,12 @@ class Training {
       AskLease(&hostile_);
       Exchange();
     }
+    if (hostile_.lease.number() > 0) {
+      // It says that it has done a step, in a time that its messages state.
+      hostile_.progress.set_lease_steps(1);
+      hostile_.progress.set_steps(1);
+      hostile_.progress.set_samples(4);
+    }
     evaluator_pauses_ = true;
     while (role == v1::EVALUATOR && evaluation_ == 0) {
       Round();
