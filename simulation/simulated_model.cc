@@ -15,7 +15,7 @@
 #include "common/job/job_layout.h"
 #include "common/job/model_shapes.h"
 #include "kernels/device.h"
-#include "server/shard/shard_host.h"
+#include "server/shard/shard_contents.h"
 #include "worker/data/data_checksum.h"
 #include "worker/data/load_data.h"
 #include "worker/model/network.h"
@@ -61,7 +61,7 @@ class TrainedModel final : public SimulatedModel {
   absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout& layout) const override {
     std::vector<float> weights;
     for (int s = 0; s < layout.num_shards(); ++s) {
-      ASSIGN_OR_RETURN(const Shard::Contents contents, MakeContents(job_, layout, s, "", nullptr));
+      ASSIGN_OR_RETURN(const ShardContents contents, MakeContents(job_, layout, s, "", nullptr));
       weights.insert(weights.end(), contents.weights.begin(), contents.weights.end());
     }
     return weights;

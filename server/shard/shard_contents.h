@@ -5,9 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/job/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 #include "server/shard/block_image.h"
 #include "server/shard/push_ledger.h"
 
@@ -35,6 +39,11 @@ struct ShardContents {
   uint64_t bytes_pushed = 0;
   uint64_t bytes_pulled = 0;
 };
+
+// Returns the initial contents of a shard: the job's initial weights, or, with `resumed`, the checkpoint's.
+// Errors: those of reading the checkpoint.
+absl::StatusOr<ShardContents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
+                                           const std::string& checkpoint_dir, const v1::Manifest* resumed);
 
 }  // namespace catchment
 

@@ -21,11 +21,6 @@
 
 namespace catchment {
 
-// Returns the initial contents of a shard: the job's initial weights, or, with `resumed`, the checkpoint's.
-// Errors: those of reading the checkpoint.
-absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
-                                             const std::string& checkpoint_dir, const v1::Manifest* resumed);
-
 // Threads: safe.
 class ShardHost {
  public:
