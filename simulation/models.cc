@@ -16,21 +16,19 @@ namespace catchment {
 namespace {
 
 constexpr char kDistributionForms[] =
-    "takes constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE, such as "
-    "lognormal:120ms:0.3";
+    "takes constant:MEAN, lognormal:MEAN:SIGMA, "
+    "exponential:MEAN or gamma:MEAN:SHAPE, such as lognormal:120ms:0.3";
 constexpr char kNoStart[] = "none";
 constexpr char kNetworkForms[] = "takes BANDWIDTH:LATENCY, such as 10Gbit:50us, 100Mbit:1ms or unlimited:0us";
 constexpr char kStragglerForms[] =
-    "takes WORKER:TIMESx, SHARE%:TIMESx (of the workers) or SHARE%steps:TIMESx (of all steps), such as "
-    "3:10x, 1%:10x or "
-    "1%steps:10x";
+    "takes WORKER:TIMESx, SHARE%:TIMESx (of the workers) or SHARE%steps:TIMESx (of all steps), "
+    "such as 3:10x, 1%:10x or 1%steps:10x";
 constexpr char kFailureForms[] =
-    "takes MEAN:AWAY or MEAN:AWAY:hang, the mean time between two failures of a worker and the time until it "
-    "is back, such as 2h:30s";
+    "takes MEAN:AWAY or MEAN:AWAY:hang, the mean time between two failures of a worker and the time "
+    "until it is back, such as 2h:30s";
 constexpr char kQuadraticForms[] =
-    "takes quadratic:CONDITION:NOISE, with a condition number from 1 and a standard deviation from 0, such "
-    "as "
-    "quadratic:100:0.1";
+    "takes quadratic:CONDITION:NOISE, with a condition number from 1 and a standard deviation "
+    "from 0, such as quadratic:100:0.1";
 
 using Parts = std::vector<std::string>;
 

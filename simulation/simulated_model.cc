@@ -235,8 +235,8 @@ class Quadratic final : public SimulatedModel {
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& job) {
   if (job.model().has_external()) {
     return absl::InvalidArgumentError(
-        "model.external: the gradients of a program cannot be simulated; use "
-        "--gradient=quadratic:CONDITION:NOISE");
+        "model.external: the gradients of a program cannot be "
+        "simulated; use --gradient=quadratic:CONDITION:NOISE");
   }
   ASSIGN_OR_RETURN(std::vector<LayerShape> layers, LayersOf(job));
   ASSIGN_OR_RETURN(DataSets data, LoadData(job, DataPathsFromEnvironment()));

@@ -120,9 +120,8 @@ absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions&
   if (options.step) return *options.step;
   if (const std::optional<Distribution> step = SyntheticStep(job)) return *step;
   return absl::InvalidArgumentError(
-      "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
-      "it from a "
-      "finished run");
+      "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, "
+      "which takes it from a finished run");
 }
 
 std::optional<Distribution> SyntheticStep(const v1::Job& job) {

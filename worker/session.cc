@@ -67,14 +67,13 @@ absl::Status CheckProgram(const WorkerOptions& options, const v1::Job& job) {
   if (!job.model().has_external() && !options.program.empty()) {
     return absl::FailedPreconditionError(
         "--program is for jobs with model.external, and this job's model is made of layers: leave the flag "
-        "out, or "
-        "start the job with `catchment train --program=COMMAND`");
+        "out, or start the job with `catchment train --program=COMMAND`");
   }
   if (job.model().has_external() && options.role == v1::EVALUATOR &&
       job.data().external().test_samples() == 0) {
     return absl::FailedPreconditionError(
-        "there is nothing to score: the program has no test set (data.external.test_samples is 0); start no "
-        "evaluator");
+        "there is nothing to score: the program has no test set "
+        "(data.external.test_samples is 0); start no evaluator");
   }
   return absl::OkStatus();
 }
@@ -85,8 +84,7 @@ absl::Status CheckWhoStepsLocally(const v1::Job& job, bool program) {
   if (!job.model().external().local_steps()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "model.external.local_steps: the job leaves the local steps to the program, which joined without an "
-      "optimizer; give "
-      "join() the optimizer that it had when the job was made, or make the job anew");
+      "optimizer; give join() the optimizer that it had when the job was made, or make the job anew");
 }
 
 absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& options, const v1::Job& job,

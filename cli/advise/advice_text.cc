@@ -52,8 +52,8 @@ std::string NameOf(const Candidate& candidate) {
 
 std::string SureText(const Trials& trials) {
   if (trials.quadratic) {
-    return "That is not certain: a quadratic function shows stability and waiting, not the accuracy of the "
-           "model.";
+    return "That is not certain: a quadratic function shows stability and waiting, "
+           "not the accuracy of the model.";
   }
   if (trials.sure && trials.recommended == 1) {
     return absl::StrCat("That is certain as far as ", kSeeds,
@@ -155,8 +155,8 @@ std::string BatchText(const Evidence& evidence, const BatchAdvice& advice) {
   const std::string samples = Count(std::llround(advice.samples_per_update));
   if (!advice.noise_scale) {
     return Paragraph("Batch: ", absl::StrCat(samples,
-                                             " samples in an update. Whether larger updates pay depends on "
-                                             "the gradient noise scale, ",
+                                             " samples in an update. Whether larger updates pay "
+                                             "depends on the gradient noise scale, ",
                                              advice.reason));
   }
   const v1::GradientNoise& noise = *evidence.noise;

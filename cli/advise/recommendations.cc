@@ -63,8 +63,8 @@ std::string ReasonUnknown(const Evidence& evidence) {
                            evidence.noise->updates(), kMinNoiseUpdates);
   }
   return absl::StrFormat(
-      "which is too large to measure: over %d updates the gradient was smaller than its measurement error. "
-      "So larger updates should pay.",
+      "which is too large to measure: over %d updates the gradient was smaller than its measurement "
+      "error. So larger updates should pay.",
       evidence.noise->updates());
 }
 

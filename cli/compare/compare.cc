@@ -57,8 +57,8 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
   RETURN_IF_ERROR(ApplyOverrides(options.set, &job));
   if (!job.data().has_external() || job.data().external().test_samples() > 0) return job;
   return absl::InvalidArgumentError(
-      "data.external.test_samples: is 0, but runs are compared by their test scores; pass a test set to "
-      "join()");
+      "data.external.test_samples: is 0, "
+      "but runs are compared by their test scores; pass a test set to join()");
 }
 
 absl::StatusOr<int> RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,

@@ -269,8 +269,8 @@ void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, Flag
           ToString(o->search), "."));
   flags->AddParsed(
       "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
-      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May differ "
-      "when the command is repeated.");
+      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. "
+      "May differ when the command is repeated.");
   AddRunFlags(o, flags);
 }
 
@@ -303,8 +303,8 @@ CommandLine CompareCommandLine(CompareOptions* o) {
       [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
       "1:4x makes worker 1 (counted from 0) four times slower. May be repeated.");
   flags.AddSwitch("dry_run", &o->dry_run,
-                  "Prints the runs that this comparison has, and those that it leaves out and why; starts "
-                  "nothing and writes nothing.");
+                  "Prints the runs that this comparison has, and those that it leaves out and why; "
+                  "starts nothing and writes nothing.");
   AddLaunchFlags(o, &flags);
   line.check = [o] { return Check(*o); };
   return line;

@@ -201,12 +201,12 @@ absl::StatusOr<PlannedRun> PlanTrial(const CompareOptions& options, const v1::Jo
 
 std::string UntunedRates(const CompareOptions& options, const v1::Job& given) {
   if (options.search == SearchKind::kNone) {
-    return "Learning rates come from the job and the presets and were not tuned (--search=none), so they may "
-           "explain a difference.";
+    return "Learning rates come from the job and the presets and were not tuned (--search=none), "
+           "so they may explain a difference.";
   }
   if (given.model().has_synthetic())
-    return "Learning rates come from the job and the presets and were not tuned, since model.synthetic does "
-           "not learn.";
+    return "Learning rates come from the job and the presets and were not tuned, "
+           "since model.synthetic does not learn.";
   for (const std::string& algorithm : options.algorithms) {
     v1::Job own = given;
     if (!SetAlgorithm(options, algorithm, &own).ok()) continue;

@@ -41,8 +41,8 @@ absl::Status CheckForKubernetes(const CompareOptions& options) {
   }
   if (options.program.empty()) return absl::OkStatus();
   return Refuse(
-      "--program: is not supported with --launcher=kubectl; give a job whose model is `layers`, or train on "
-      "this machine or on Slurm");
+      "--program: is not supported with --launcher=kubectl; give a job whose model is `layers`, "
+      "or train on this machine or on Slurm");
 }
 
 absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run,

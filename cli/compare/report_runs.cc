@@ -332,8 +332,8 @@ int RunReportCommand(const std::vector<std::string>& args, const Streams& stream
       .name = "DIR", .example = "out-sync out-downpour --out=report", .all = &options.directories};
   line.flags.AddRequired("out", "DIR", &options.out, "Directory for report.html and report.json.");
   line.flags.AddNumber("target", &options.target,
-                       "Target test accuracy, such as 0.97. Default: the highest multiple of 0.5 % that at "
-                       "least half of the runs reach.");
+                       "Target test accuracy, such as 0.97. Default: the highest multiple of 0.5 % that "
+                       "at least half of the runs reach.");
   line.check = [&options] {
     return options.target < 1
                ? absl::OkStatus()

@@ -24,8 +24,8 @@ bool IsNumber(const std::string& text) {
 absl::Status CheckForSlurm(const CompareOptions& options) {
   if (options.stall_seconds != CompareOptions().stall_seconds) {
     return Refuse(
-        "--stall_seconds: Slurm's time limit ends a run; leave the flag out, and set SBATCH_TIMELIMIT in the "
-        "environment");
+        "--stall_seconds: Slurm's time limit ends a run; leave the flag out, "
+        "and set SBATCH_TIMELIMIT in the environment");
   }
   for (const int workers : options.workers) {
     RETURN_IF_ERROR(LayOut(options.slurm, workers).status());

@@ -76,8 +76,8 @@ Finding JudgeCertificate(const CertificateFacts& facts, absl::Time now) {
   }
   if (facts.is_key_public) {
     return Warn(absl::StrCat("every user of this machine can read the key of ", facts.file),
-                "Remove that permission with `chmod o-r`, and make a new key if other people have accounts "
-                "on this machine.");
+                "Remove that permission with `chmod o-r`, "
+                "and make a new key if other people have accounts on this machine.");
   }
   if (certificate.valid_until - now < kExpiresSoon) {
     return Warn(absl::StrCat(facts.file, " expires soon: ", ToMinutes(certificate.valid_until)),
@@ -275,10 +275,9 @@ Finding JudgeMemory(const MemoryFacts& facts) {
                     Bytes(static_cast<double>(facts.worker)), " for a worker, in addition to its data");
   }
   if (needed > free) {
-    return Fail(
-        text,
-        "Use a smaller batch_size or more servers (`catchment validate` shows the memory of each), or "
-        "raise the limit.");
+    return Fail(text,
+                "Use a smaller batch_size or more servers (`catchment validate` shows the "
+                "memory of each), or raise the limit.");
   }
   if (free >= kLittleMemory) return Ok(text);
   return Warn(text, "End other processes, or raise the limit of the container or job.");
@@ -325,8 +324,8 @@ Finding JudgeDirectory(const DirectoryFacts& facts) {
     return Warn(text, "Delete files, or name a directory on another file system: checkpoints need space.");
   if (facts.bytes_per_second >= kSlowBytesPerSecond) return Ok(text);
   return Warn(text,
-              "Checkpoints would take long: name a directory on a faster file system, or write fewer "
-              "(checkpoint.every_seconds).");
+              "Checkpoints would take long: name a directory on a faster file system, "
+              "or write fewer (checkpoint.every_seconds).");
 }
 
 }  // namespace catchment

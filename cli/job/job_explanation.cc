@@ -127,8 +127,7 @@ std::string DescribePrecision(const v1::Computation& computation) {
       return absl::StrCat(
           "A CUDA device rounds factors to 11 significant bits and float16's range", kRest,
           " The loss is multiplied by ", Count(static_cast<int64_t>(computation.loss_scale())),
-          " at first; a minibatch whose gradient overflows is repeated with half of that, and "
-          "after ",
+          " at first; a minibatch whose gradient overflows is repeated with half of that, and after ",
           Count(computation.loss_scale_period()),
           " in a row without overflow it is doubled. Gradients are sent only when all are known.");
     default:
@@ -183,8 +182,7 @@ std::string ExplainServers(const JobFacts& facts) {
   }
   return absl::StrCat(
       "memory of each server (compensation: copies of the weights sent to each worker; waiting: "
-      "contributions "
-      "not\nyet applied; snapshot: the copy from which checkpoints are written)\n",
+      "contributions not\nyet applied; snapshot: the copy from which checkpoints are written)\n",
       table.Print());
 }
 

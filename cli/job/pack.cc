@@ -137,9 +137,8 @@ absl::StatusOr<int> Pack(const Options& options, const DataPaths& paths, std::os
   }
   if (job.data().has_image_folder()) {
     return absl::InvalidArgumentError(
-        "data.image_folder has images of many sizes, and shards have rows of one shape; a worker reads the "
-        "images "
-        "as they are");
+        "data.image_folder has images of many sizes, and shards have rows of one shape; "
+        "a worker reads the images as they are");
   }
   RETURN_IF_ERROR(CreateDirectories(options.out));
   RETURN_IF_ERROR(CheckHasNoShards(options.out));

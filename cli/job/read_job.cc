@@ -110,8 +110,8 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
   if (program.empty() || job.model().has_external()) return job;
   if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
     return absl::InvalidArgumentError(
-        "model, data: the program of --program defines both; remove them from the job file, or omit "
-        "--program");
+        "model, data: the program of --program defines both; "
+        "remove them from the job file, or omit --program");
   }
   ASSIGN_OR_RETURN(ProgramDescription asked, ProgramDescription::Ask(program, signals));
   description->emplace(std::move(asked));
@@ -135,8 +135,8 @@ absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, i
 
 void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
   flags->AddList("set", "PATH=VALUE", set,
-                 "Changes a field of the job: --set batch_size=128 --set optimizer.momentum=0.5. May be "
-                 "repeated.");
+                 "Changes a field of the job: --set batch_size=128 --set "
+                 "optimizer.momentum=0.5. May be repeated.");
   flags->SetAdvice([](const std::string& name, const std::string& value) -> std::string {
     const std::string field = FieldOfFlag(name);
     if (field.empty()) return "";

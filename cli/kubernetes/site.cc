@@ -37,8 +37,8 @@ absl::Status CheckName(const std::string& flag, const std::string& name, size_t 
 void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags) {
   flags->AddString("image", "IMAGE", &site->image,
                    head +
-                       "Required: the image of all Pods, built with deploy/container/Dockerfile, such as "
-                       "registry.example/catchment:0.1.0.");
+                       "Required: the image of all Pods, built with deploy/container/Dockerfile, "
+                       "such as registry.example/catchment:0.1.0.");
   flags->AddString("data_claim", "NAME", &site->data_claim,
                    head +
                        "PersistentVolumeClaim with the data, mounted by workers and evaluators at /data "
@@ -117,8 +117,8 @@ absl::Status CheckKubernetesJob(const KubernetesJob& job) {
 absl::Status CheckModelForKubernetes(const v1::Job& job) {
   if (!job.model().has_external()) return absl::OkStatus();
   return Refuse(
-      "model.external: Pods of these manifests run no program; give a job whose model is `layers`, or train "
-      "on this machine or on Slurm");
+      "model.external: Pods of these manifests run no program; give a job whose model is `layers`, "
+      "or train on this machine or on Slurm");
 }
 
 }  // namespace catchment

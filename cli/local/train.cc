@@ -180,8 +180,8 @@ absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
   const std::string field = FollowsEvaluator(job.evaluation());
   if (field.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--evaluator=false: ", field,
-                                                 " is set, which depends on the evaluator's scores; "
-                                                 "omit --evaluator or the field"));
+                                                 " is set, which depends on the evaluator's "
+                                                 "scores; omit --evaluator or the field"));
 }
 
 std::string SourceOf(const TrainOptions& options) {

@@ -69,9 +69,8 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   AddSetFlag(&o->set, &flags);
   flags.AddAutoSwitch(
       "resume", &o->resume,
-      "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without "
-      "JOB and --program it uses those in DIR. auto: resumes if there is a checkpoint, and begins "
-      "otherwise.");
+      "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without JOB and "
+      "--program it uses those in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
   flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
   flags.AddSwitch("json", &o->json,
                   "Prints only the content of summary.json to standard output, and notes to standard error.");
@@ -83,20 +82,18 @@ CommandLine TrainCommandLine(TrainOptions* o) {
                   "auto, cpu, cuda or cuda:INDEX. Overrides the job's `device`.");
   flags.AddString(
       "program", "COMMAND", &o->program,
-      "Computes the gradients instead of the job's layers; each worker starts it with /bin/sh. JOB, "
-      "or its `model` and `data`, may be left out: the program is then first run once to describe "
-      "them.");
+      "Computes the gradients instead of the job's layers; each worker starts it with /bin/sh. JOB, or its "
+      "`model` and `data`, may be left out: the program is then first run once to describe them.");
   flags.AddString("trace", "DIR", &o->trace,
-                  "Records a timeline of all processes in DIR, which `catchment trace DIR` joins into a file "
-                  "for Perfetto. Default: none.");
+                  "Records a timeline of all processes in DIR, which `catchment trace DIR` joins into a "
+                  "file for Perfetto. Default: none.");
   flags.AddSwitch("no_shared_memory", &o->no_shared_memory,
-                  "Sends gradients and weights over sockets instead of through shared memory: --set "
-                  "shared_memory=false.");
+                  "Sends gradients and weights over sockets instead of through shared "
+                  "memory: --set shared_memory=false.");
   flags.AddString(
       "stage", "DIR", &o->stage,
-      "Copies the images or packed shards of the job's data to this directory first, such as a local "
-      "disk's; the workers share the copy, and the last one removes it. Default: the data are read "
-      "where they are.");
+      "Copies the images or packed shards of the job's data to this directory first, such as a local disk's; "
+      "the workers share the copy, and the last one removes it. Default: the data are read where they are.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
   line.check = [o] { return Check(*o); };

@@ -132,11 +132,10 @@ void Svg::Text(double x, double y, const std::string& text, Anchor anchor, doubl
 }
 
 void Svg::VerticalText(double x, double y, const std::string& text) {
-  absl::StrAppendFormat(
-      &text_,
-      "<text transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\" font-size=\"12\" "
-      "fill=\"#222222\">%s</text>\n",
-      x, y, EscapeXml(text));
+  absl::StrAppendFormat(&text_,
+                        "<text transform=\"translate(%.1f %.1f) rotate(-90)\" "
+                        "text-anchor=\"middle\" font-size=\"12\" fill=\"#222222\">%s</text>\n",
+                        x, y, EscapeXml(text));
 }
 
 std::string Svg::Pattern(const std::string& color, int kind) {

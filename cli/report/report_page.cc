@@ -35,18 +35,16 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
   if (findings.target > 0) {
     words = findings.target_given ? "The target was given. "
                                   : "The target is the highest multiple of 0.5 % that at least half of the "
-                                    "algorithms reach in every "
-                                    "run with the most workers. ";
+                                    "algorithms reach in every run with the most workers. ";
     absl::StrAppend(&words, "The time at which a run reaches it is interpolated linearly between scores. ");
   }
   if (comparison.seeds == 1) return HtmlParagraph(words + "One seed cannot tell a difference from noise.");
   absl::StrAppend(
       &words,
       "A difference is called statistically significant if the 95 % confidence interval of the ratio, seed "
-      "by seed "
-      "(paired t-test on the logarithms), leaves 1 out. The two are the best of their kinds in the same "
-      "runs, so the level is corrected for the number of pairs that they were chosen from (Bonferroni). In "
-      "brackets: the lowest and the highest seed.");
+      "by seed (paired t-test on the logarithms), leaves 1 out. The two are the best of their kinds in the "
+      "same runs, so the level is corrected for the number of pairs that they were chosen from (Bonferroni). "
+      "In brackets: the lowest and the highest seed.");
   return HtmlParagraph(words);
 }
 
@@ -178,9 +176,9 @@ std::string SearchSection(const Comparison& comparison) {
   return absl::StrCat(
       found,
       HtmlParagraph(absl::StrCat(
-          "Successive halving found the learning rate and the momentum of each row (Jamieson and "
-          "Talwalkar 2016, arXiv:1502.07943): trials train with a small share of the budget, a constant "
-          "learning rate and seed ",
+          "Successive halving found the learning rate and the momentum of each row (Jamieson and Talwalkar "
+          "2016, arXiv:1502.07943): trials train with a small share of the budget, "
+          "a constant learning rate and seed ",
           comparison.searched.front().run.seed,
           ", which no run above uses; the best third start over with three times the share. The cost is that "
           "of all trials, in units of full runs.")),

@@ -196,8 +196,8 @@ absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {
   if (IsSynchronous(run.job.algorithm().consistency())) {
     return absl::InvalidArgumentError(absl::StrCat("--from=", directory,
                                                    ": the run is synchronous, so its round trips include "
-                                                   "waiting for other workers; give --network, such "
-                                                   "as --network=10Gbit:50us"));
+                                                   "waiting for other workers; "
+                                                   "give --network, such as --network=10Gbit:50us"));
   }
   ASSIGN_OR_RETURN(const double round_trip, Positive(directory, run.summary, "round_trip_p50_us"));
   return NetworkModel{.latency = 0.5e-6 * round_trip};

@@ -50,11 +50,9 @@ absl::Status Check(const SimulateOptions& o) {
 absl::Status CheckStragglers(const SimulateOptions& o, int most) {
   for (const StragglerModel& straggler : o.stragglers) {
     if (!straggler.worker || *straggler.worker < static_cast<uint32_t>(most)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--straggler=", straggler.text, ": no run has a worker ",
-                                                   *straggler.worker,
-                                                   ": workers are numbered from 0, and no "
-                                                   "run has more than ",
-                                                   most));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--straggler=", straggler.text, ": no run has a worker ", *straggler.worker,
+                     ": workers are numbered from 0, and no run has more than ", most));
   }
   return absl::OkStatus();
 }
@@ -78,10 +76,9 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
       "start", "none|DISTRIBUTION", Parser(ParseStart, &o->start),
       "Additional time of each worker's first step, such as exponential:2s for programs that compile. "
       "Default: from --from, or exponential with the mean of a step.");
-  flags->AddParsed(
-      "network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
-      "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: from "
-      "--from, or 10Gbit:50us.");
+  flags->AddParsed("network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
+                   "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. "
+                   "Default: from --from, or 10Gbit:50us.");
   flags->AddParsed(
       "straggler", "WHO:TIMESx",
       [o](const std::string& text) {
@@ -89,8 +86,8 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
         if (straggler.ok()) o->stragglers.push_back(*straggler);
         return straggler.status();
       },
-      "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; 1%steps:10x one of a hundred "
-      "steps. May be repeated.");
+      "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; "
+      "1%steps:10x one of a hundred steps. May be repeated.");
   flags->AddParsed(
       "failures", "MEAN:AWAY[:hang]",
       [o](const std::string& text) {

@@ -42,8 +42,8 @@ std::string ModelFlag(const SimulateOptions& o) {
 absl::Status Check(const TuneOptions& o) {
   if (o.over.empty()) {
     return Refuse(
-        "--over=PATH=RANGE is required: a field to search over, such as "
-        "--over=optimizer.learning_rate=log:0.001..1");
+        "--over=PATH=RANGE is required: a field to search over, "
+        "such as --over=optimizer.learning_rate=log:0.001..1");
   }
   if (o.over.size() > kMaxDimensions) {
     return Refuse(absl::StrCat("--over: is given ", o.over.size(), " times; a search has at most ",
@@ -68,8 +68,8 @@ absl::Status Check(const TuneOptions& o) {
     return Refuse("--launcher: simulated runs use this machine; leave out --launcher or --simulate");
   if (!o.runs.plan.program.empty())
     return Refuse(
-        "--program: a simulation computes the gradients of the job's layers; leave out --program or "
-        "--simulate");
+        "--program: a simulation computes the gradients of the job's layers; "
+        "leave out --program or --simulate");
   return absl::OkStatus();
 }
 
@@ -89,8 +89,8 @@ CommandLine TuneCommandLine(TuneOptions* o) {
         o->over_texts.push_back(text);
         return absl::OkStatus();
       },
-      "Searches over a field of the job, named as for --set: over a logarithmic or linear range, or a list "
-      "of values. May be repeated.");
+      "Searches over a field of the job, named as for --set: over a logarithmic or linear range, "
+      "or a list of values. May be repeated.");
   flags.AddInt("trials", "N", 2, &o->trials, "Trials of the first rung. Default 27.");
   flags.AddInt("workers", "N", 1, &o->workers, "Workers of every run. Default: the job's.");
   o->runs.plan.out = "out-tune";

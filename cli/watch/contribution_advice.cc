@@ -72,16 +72,16 @@ PushOutcomes FindAlwaysLate(const v1::JobStatus& status, const std::string& why,
 
 void FindLateWithBackup(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   FindAlwaysLate(status,
-                 "backup_workers is meant for workers that are slow occasionally; this one always is, and "
-                 "its work is wasted.",
+                 "backup_workers is meant for workers that are slow occasionally; "
+                 "this one always is, and its work is wasted.",
                  "Move it to another machine, or end it and lower backup_workers.", warnings);
 }
 
 void FindLateWithQuorum(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   const PushOutcomes others = FindAlwaysLate(
       status,
-      "Its steps take longer than the grace, or its link does, and most of its work is lost: a late "
-      "contribution is dropped.",
+      "Its steps take longer than the grace, or its link does, "
+      "and most of its work is lost: a late contribution is dropped.",
       "Give it a faster device, more --threads or a faster link, or raise "
       "contribution.pseudo_gradient.overlap_steps or consistency.quorum.grace; with quorum.minimum equal to "
       "workers every update waits for it.",
@@ -98,8 +98,8 @@ void FindLateWithLimit(const PushOutcomes& all, uint32_t limit, std::vector<Warn
   warnings->push_back(
       Late(all, kLateShareWithLimit,
            absl::StrCat(" of contributions were ", limit, " updates old or more, and were dropped"),
-           "staleness_limit is meant for outliers, but the usual staleness, about workers - 1, reaches it, "
-           "and work is lost.",
+           "staleness_limit is meant for outliers, but the usual staleness, "
+           "about workers - 1, reaches it, and work is lost.",
            "Raise staleness_limit, or use fewer workers."));
 }
 
@@ -147,8 +147,8 @@ void FindNonFinite(const v1::JobStatus& status, std::vector<Warning>* warnings) 
                         sender ? absl::StrCat(" from worker ", *sender) : "", " refused"),
        .why = absl::StrCat("Training is about to diverge",
                            limit > 0 ? absl::StrCat("; after ", limit, " in a row the job fails.") : "."),
-       .advice = absl::StrCat("Lower optimizer.learning_rate, raise optimizer.schedule.warmup, or set "
-                              "optimizer.clip_norm.",
+       .advice = absl::StrCat("Lower optimizer.learning_rate, raise "
+                              "optimizer.schedule.warmup, or set optimizer.clip_norm.",
                               sender ? " If it is only this worker, check its data and its device." : "")});
 }
 

@@ -54,8 +54,8 @@ CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment status", .usage = kUsage, .notes = kNotes};
   line.flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
                                 "Repeats the report every SECONDS, 2 by default, until the job ends. Rates "
-                                "then cover the time between two reports. On a terminal each report replaces "
-                                "the previous one.");
+                                "then cover the time between two reports. "
+                                "On a terminal each report replaces the previous one.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
   AddMasterFlags(&o->master, &line);
   line.check = [o] { return CheckMasterFlags(&o->master); };

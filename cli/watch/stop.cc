@@ -46,10 +46,9 @@ CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment stop", .usage = kUsage, .notes = kNotes};
   line.flags.AddString("reason", "TEXT", &o->reason,
                        "The reason in status, logs and summary.json. Default: the command and its user.");
-  line.flags.AddSwitch(
-      "now", &o->now,
-      "Ends the job without waiting for its workers and without a last checkpoint: training since the last "
-      "checkpoint is lost.");
+  line.flags.AddSwitch("now", &o->now,
+                       "Ends the job without waiting for its workers and without a last checkpoint: training "
+                       "since the last checkpoint is lost.");
   AddMasterFlags(&o->master, &line);
   line.check = [o] { return CheckMasterFlags(&o->master); };
   return line;

@@ -32,8 +32,8 @@ constexpr char kHost[] = "127.0.0.1";
 constexpr char kHtml[] = "text/html; charset=utf-8";
 // The page needs nothing from elsewhere, and no other page may show it.
 constexpr char kPolicy[] =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-    "frame-ancestors 'none'";
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; frame-ancestors 'none'";
 
 constexpr char kUsage[] = R"(catchment watch HOST:PORT|DIR [flags]
 

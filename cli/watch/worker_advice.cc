@@ -27,8 +27,8 @@ std::string StragglerWhy(const v1::JobStatus& status) {
     return "Updates do not wait for it unless another worker is even slower; its contributions are dropped.";
   }
   if (StalenessBound(ConsistencyOf(status)).has_value()) {
-    return "Its contributions are staler than the others', and workers that reach the staleness bound wait "
-           "for it.";
+    return "Its contributions are staler than the others', "
+           "and workers that reach the staleness bound wait for it.";
   }
   return "Its contributions are as many times staler as it is slower.";
 }
@@ -99,14 +99,11 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
          .bound = kDataShare,
          .found = absl::StrCat("workers wait for minibatches ", Share(data), " of their time, more than ",
                                Share(kDataShare)),
-         .why =
-             "Minibatches are read ahead, so reading them (or getting them from the master) is slower than "
-             "computing.",
-         .advice =
-             "Put the data on a local disk (--stage), leave processors free for data.loader_threads in "
-             "addition "
-             "to the worker's --threads and raise it, or raise batch_size if steps take less than a few "
-             "milliseconds."});
+         .why = "Minibatches are read ahead, so reading them (or getting them from the "
+                "master) is slower than computing.",
+         .advice = "Put the data on a local disk (--stage), leave processors free for data.loader_threads in "
+                   "addition to the worker's --threads and raise it, "
+                   "or raise batch_size if steps take less than a few milliseconds."});
   }
 }
 
@@ -124,8 +121,8 @@ void FindSilentWorkers(const v1::JobStatus& status, std::vector<Warning>* warnin
                          .why = absl::StrCat("After ", Seconds(lease),
                                              " it is declared lost, and its samples are assigned to others."),
                          .advice = "Check that its process is alive (its log, its machine's memory) and can "
-                                   "reach the master. If it is only delayed occasionally, raise "
-                                   "faults.heartbeat_timeout_seconds."});
+                                   "reach the master. If it is only delayed "
+                                   "occasionally, raise faults.heartbeat_timeout_seconds."});
   }
 }
 
@@ -162,9 +159,8 @@ void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warni
        .found =
            absl::StrCat("training continues with ", status.workers_size(), " of ", Plural(wanted, "worker")),
        .why = "Training takes longer, and the learning rate and the moving rate were chosen for all of them.",
-       .advice = "See the events and the lost workers' logs for the reason. Start new workers with the same "
-                 "command; "
-                 "they join at once."});
+       .advice = "See the events and the lost workers' logs for the reason. "
+                 "Start new workers with the same command; they join at once."});
 }
 
 }  // namespace catchment

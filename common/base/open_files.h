@@ -11,8 +11,8 @@ namespace catchment {
 
 // Explains in error messages how to raise the limit.
 inline constexpr char kOpenFilesRemedy[] =
-    "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a "
-    "container";
+    "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, "
+    "or --ulimit nofile= of a container";
 
 // Raises the limit to the hard limit. Call it once, at the beginning of main().
 void RaiseOpenFiles();

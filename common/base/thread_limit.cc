@@ -94,9 +94,8 @@ const std::string* program_name = nullptr;
   } else {
     size = snprintf(
         text, sizeof text,
-        "%s: %s: the limit of this process's memory, %llu MB (RLIMIT_AS or RLIMIT_DATA), is reached: "
-        "raise it with `ulimit -v` and `ulimit -d`, or LimitAS= and LimitDATA= in a systemd unit "
-        "(exit code 1)\n",
+        "%s: %s: the limit of this process's memory, %llu MB (RLIMIT_AS or RLIMIT_DATA), is reached: raise "
+        "it with `ulimit -v` and `ulimit -d`, or LimitAS= and LimitDATA= in a systemd unit (exit code 1)\n",
         program_name->c_str(), what, static_cast<unsigned long long>(limit) / kMegabyte);
   }
   if (write(STDERR_FILENO, text, std::min<size_t>(size, sizeof text - 1)) < 0) _exit(EXIT_FAILURE);

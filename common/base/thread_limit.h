@@ -15,8 +15,7 @@ namespace catchment {
 // Explains in error messages how to raise the limits.
 inline constexpr char kThreadsRemedy[] =
     "raise it with `ulimit -u`, TasksMax= in a systemd unit, --pids-limit of a container, or the PID limit "
-    "of "
-    "a Pod, or start fewer processes";
+    "of a Pod, or start fewer processes";
 
 // The tightest of the limits.
 struct ThreadRoom {

@@ -22,8 +22,8 @@ bool HasCommit() {
 
 std::string Commit() {
   if (HasCommit()) return std::string(kVersionCommit);
-  return "not recorded (built with --nostamp, or from sources without a Git repository; --embed_label=COMMIT "
-         "sets it)";
+  return "not recorded (built with --nostamp, or from sources without a Git "
+         "repository; --embed_label=COMMIT sets it)";
 }
 
 std::string OneDnn() {

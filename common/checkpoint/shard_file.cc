@@ -115,9 +115,7 @@ absl::StatusOr<ShardFile> OpenShard(const std::string& path) {
   const auto text = metadata.find(kStateKey);
   if (text == metadata.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": is a safetensors file, but not a shard of a checkpoint: its "
-                     "metadata has no \"",
+        absl::StrCat(path, ": is a safetensors file, but not a shard of a checkpoint: its metadata has no \"",
                      kStateKey, "\""));
   }
   const auto checksum = metadata.find(kChecksumKey);

@@ -12,21 +12,21 @@ namespace {
 void CheckElastic(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   const std::string apart =
-      "cannot be combined with contribution elastic: the worker would move before the center, and by a "
-      "different amount";
+      "cannot be combined with contribution elastic: the worker would move before the "
+      "center, and by a different amount";
   if (IsBuffered(consistency)) problems->Add(path, Reason::kConflict, apart);
   if (consistency.asynchronous().emulated_delay() > 0)
     problems->Add(path + ".emulated_delay", Reason::kConflict, apart);
   const std::string dropped =
-      "cannot be combined with contribution elastic: a dropped exchange would move the worker but not the "
-      "center";
+      "cannot be combined with contribution elastic: a dropped exchange would "
+      "move the worker but not the center";
   if (BackupWorkers(consistency) > 0) problems->Add(path + ".backup_workers", Reason::kConflict, dropped);
   if (consistency.asynchronous().staleness_limit() > 0)
     problems->Add(path + ".staleness_limit", Reason::kConflict, dropped);
   if (job.optimizer().worker_scaling() != v1::Optimizer::NO_SCALING) {
     problems->Add("optimizer.worker_scaling", Reason::kConflict,
-                  "cannot be combined with contribution elastic, whose optimizer runs on each worker by "
-                  "itself; leave it out");
+                  "cannot be combined with contribution elastic, "
+                  "whose optimizer runs on each worker by itself; leave it out");
   }
 }
 

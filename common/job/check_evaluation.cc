@@ -62,8 +62,8 @@ void CheckEvaluation(const v1::Job& job, Problems* problems) {
   for (const std::string& field : EndingFields(job.evaluation())) {
     problems->Add(field, Reason::kConflict,
                   "ends training by an evaluation, and deterministic is true; evaluations run concurrently "
-                  "with training and end at different times in each run; leave it out, or set "
-                  "deterministic to false");
+                  "with training and end at different times in each run; "
+                  "leave it out, or set deterministic to false");
   }
 }
 

@@ -87,8 +87,8 @@ int DelayVectors(const v1::Compensation& compensation) { return compensation.del
 
 std::string DescribeGapAware(const v1::Job&, const std::string& copies) {
   return absl::StrCat(
-      "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, the weights last sent to its "
-      "worker, takes ",
+      "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, "
+      "the weights last sent to its worker, takes ",
       copies, ".");
 }
 
@@ -151,8 +151,8 @@ void CheckDelayedNesterov(const v1::Job& job, const std::string& path, Problems*
   problems->AtLeast<uint32_t>(1, path + ".every", job.algorithm().compensation().delayed_nesterov().every());
   if (!job.optimizer().nesterov()) {
     problems->Add(path, Reason::kNeeds,
-                  "delays Nesterov momentum; set optimizer.kind to SGD, optimizer.momentum above 0 and "
-                  "optimizer.nesterov to true");
+                  "delays Nesterov momentum; set optimizer.kind to SGD, "
+                  "optimizer.momentum above 0 and optimizer.nesterov to true");
   }
 }
 
@@ -333,13 +333,11 @@ void CheckMomentum(const v1::Job& job, const std::string& path, Problems* proble
   if (kind.sets_momentum) {
     problems->Add(path, Reason::kNeeds,
                   "sets the momentum of SGD; set optimizer.kind to SGD and optimizer.momentum to the value "
-                  "for training "
-                  "without staleness, above 0");
+                  "for training without staleness, above 0");
   } else if (kind.reads_momentum) {
     problems->Add(
         path, Reason::kNeeds,
-        "measures gaps in steps of SGD's momentum; set optimizer.kind to SGD and optimizer.momentum "
-        "above 0");
+        "measures gaps in steps of SGD's momentum; set optimizer.kind to SGD and optimizer.momentum above 0");
   }
 }
 

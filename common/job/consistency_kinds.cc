@@ -144,16 +144,14 @@ void CheckStalenessLimit(const v1::Job& job, const std::string& path, Problems* 
     problems->Add(path, Reason::kRange,
                   "is 0, which drops every contribution; must be at least 1; leave it out for no limit");
   } else if (asynchronous.emulated_delay() > 0) {
-    problems->Add(
-        path, Reason::kConflict,
-        "cannot be combined with emulated_delay, which applies contributions long after answering them; "
-        "leave one of them out");
+    problems->Add(path, Reason::kConflict,
+                  "cannot be combined with emulated_delay, which applies contributions long after "
+                  "answering them; leave one of them out");
   } else if (contribution.has_gradient() &&
              contribution.gradient().fetch_period() != contribution.gradient().push_period()) {
-    problems->Add(
-        path, Reason::kNeeds,
-        "needs a fetch_period that equals push_period: a worker whose contribution is dropped continues "
-        "with the newest weights");
+    problems->Add(path, Reason::kNeeds,
+                  "needs a fetch_period that equals push_period: a worker whose contribution is dropped "
+                  "continues with the newest weights");
   }
 }
 
@@ -167,8 +165,8 @@ std::string DescribeAsynchronous(const v1::Job& job) {
   const uint32_t delay = job.algorithm().consistency().asynchronous().emulated_delay();
   if (delay == 0) return absl::StrCat("Asynchronous. No worker waits. ", kApplied);
   return absl::StrCat(
-      "Asynchronous, with a delay for experiments. No worker waits: a contribution is answered when it "
-      "arrives, and applied when ",
+      "Asynchronous, with a delay for experiments. No worker waits: a contribution is answered "
+      "when it arrives, and applied when ",
       Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
       " arrived, as if its worker were that much slower.");
 }
@@ -218,9 +216,8 @@ void CheckQuorum(const v1::Job& job, const std::string& path, Problems* problems
     return problems->Add(
         path, Reason::kConflict,
         absl::StrCat("cannot be combined with contribution ", KindName(algorithm.contribution()),
-                     ": a called worker would send a part of a minibatch's sum; set "
-                     "algorithm.contribution to pseudo_gradient {}, or algorithm.consistency to "
-                     "synchronous { backup_workers: 1 }"));
+                     ": a called worker would send a part of a minibatch's sum; set algorithm.contribution "
+                     "to pseudo_gradient {}, or algorithm.consistency to synchronous { backup_workers: 1 }"));
   }
   CheckGrace(algorithm, path, problems);
   if (job.deterministic()) {

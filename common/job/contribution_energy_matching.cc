@@ -21,12 +21,11 @@ void CheckServers(const v1::Optimizer& optimizer, const std::string& path, Probl
   CheckServersAreSgd(optimizer, "energy_matching", problems);
   problems->Require(
       optimizer.learning_rate() == 1, "optimizer.learning_rate", optimizer.learning_rate(),
-      absl::StrCat("must be 1 with contribution energy_matching, which pushes moves of the center; "
-                   "set ",
+      absl::StrCat("must be 1 with contribution energy_matching, which pushes moves of the center; set ",
                    path, ".learning_rate"));
   const std::string hint =
-      "does not belong to contribution energy_matching, which pushes moves of the center and not gradients; "
-      "leave it out";
+      "does not belong to contribution energy_matching, "
+      "which pushes moves of the center and not gradients; leave it out";
   if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", Reason::kConflict, hint);
   if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", Reason::kConflict, hint);
   if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", Reason::kConflict, hint);
@@ -46,14 +45,13 @@ void Check(const v1::Job& job, Problems* problems) {
     problems->Add(
         "algorithm.consistency.synchronous", Reason::kConflict,
         "cannot be combined with contribution energy_matching: in synchronous mode there are no concurrent "
-        "updates to compensate for; set algorithm.consistency to asynchronous {}, or use contribution "
-        "look_ahead");
+        "updates to compensate for; set algorithm.consistency to asynchronous {}, "
+        "or use contribution look_ahead");
   }
   if (!job.algorithm().compensation().has_none()) {
-    problems->Add(
-        "algorithm.compensation", Reason::kConflict,
-        "must be none {} with contribution energy_matching, which compensates for concurrent updates itself; "
-        "leave it out");
+    problems->Add("algorithm.compensation", Reason::kConflict,
+                  "must be none {} with contribution energy_matching, "
+                  "which compensates for concurrent updates itself; leave it out");
   }
   if (job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
@@ -69,8 +67,7 @@ std::string Describe(const v1::Job& job) {
   const v1::EnergyMatching& config = job.algorithm().contribution().energy_matching();
   return absl::StrCat(
       "Every step a worker sends a move of the center, -lr * g with lr = ", Short(config.learning_rate()),
-      ", times a factor from 0 to 5 for each weight, so that all "
-      "workers together move it ",
+      ", times a factor from 0 to 5 for each weight, so that all workers together move it ",
       config.energy() == 1 ? "" : Short(config.energy()) + " times ", "as far as one with momentum ",
       Short(config.momentum()), " would; fresh weights come with the answer.");
 }

@@ -43,11 +43,10 @@ void Check(const v1::Job& job, Problems* problems) {
                      "algorithm.consistency to asynchronous {}"));
   }
   if (local > 0 && gradient.fetch_period() == 1) {
-    problems->Add(
-        path + ".local_learning_rate", Reason::kNeeds,
-        absl::StrCat("is ", local, "; it needs ", groups > 0 ? "push_period" : "fetch_period",
-                     " above 1: with 1 the weights are fetched after every step, and the local step is "
-                     "lost"));
+    problems->Add(path + ".local_learning_rate", Reason::kNeeds,
+                  absl::StrCat("is ", local, "; it needs ", groups > 0 ? "push_period" : "fetch_period",
+                               " above 1: with 1 the weights are fetched after every "
+                               "step, and the local step is lost"));
   }
 }
 
@@ -60,12 +59,11 @@ std::string Describe(const v1::Job& job) {
                                   EverySteps(gradient.push_period()), "; fresh weights are fetched ",
                                   EverySteps(gradient.fetch_period()), ".");
   if (gradient.fetch_period() > 1) {
-    absl::StrAppend(
-        &text, gradient.local_learning_rate() > 0
-                   ? absl::StrCat(" Between fetches each worker moves its own weights by SGD with learning "
-                                  "rate ",
-                                  Short(gradient.local_learning_rate()), ".")
-                   : " Between fetches a worker's weights stay as they are.");
+    absl::StrAppend(&text, gradient.local_learning_rate() > 0
+                               ? absl::StrCat(" Between fetches each worker moves its own "
+                                              "weights by SGD with learning rate ",
+                                              Short(gradient.local_learning_rate()), ".")
+                               : " Between fetches a worker's weights stay as they are.");
   }
   return text;
 }

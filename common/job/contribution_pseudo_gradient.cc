@@ -40,9 +40,8 @@ void CheckStreaming(const v1::Job& job, const std::string& path, Problems* probl
   } else if (config.blend() > 0 && config.overlap_steps() == 0) {
     problems->Add(path + ".blend", Reason::kNeeds,
                   absl::StrCat("is ", Short(config.blend()),
-                               ", but without overlap_steps a worker has made "
-                               "no steps that an answer could be blended with; set overlap_steps, or leave "
-                               "blend out"));
+                               ", but without overlap_steps a worker has made no steps that an answer could "
+                               "be blended with; set overlap_steps, or leave blend out"));
   }
   const bool supported = IsSynchronous(consistency) || consistency.has_quorum() ||
                          (consistency.has_asynchronous() && consistency.asynchronous().emulated_delay() == 0);
@@ -86,8 +85,7 @@ void Check(const v1::Job& job, Problems* problems) {
   if (local.worker_scaling() != v1::Optimizer::NO_SCALING) {
     problems->Add(path + ".local_optimizer.worker_scaling", Reason::kUnused,
                   "between two rounds each worker trains alone, so the number of workers does not matter; "
-                  "leave it out, or set "
-                  "optimizer.worker_scaling");
+                  "leave it out, or set optimizer.worker_scaling");
   }
   if (local.schedule().decay() == v1::Schedule::PLATEAU) {
     problems->Add(path + ".local_optimizer.schedule.decay", Reason::kConflict,

@@ -45,8 +45,7 @@ absl::Status CheckLocalSteps(const v1::Job& job) {
   return absl::InvalidArgumentError(
       "algorithm.contribution: the program makes local steps with its own optimizer, which only "
       "pseudo_gradient and elastic support: use the preset local_sgd, diloco, streaming_diloco, muloco or "
-      "easgd, or leave out "
-      "the program's optimizer");
+      "easgd, or leave out the program's optimizer");
 }
 
 }  // namespace catchment

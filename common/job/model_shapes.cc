@@ -175,10 +175,10 @@ class Inference {
     if (target.is_real() && is_softmax) {
       at_.Problem(
           ".kind",
-          absl::StrCat(
-              "is SOFTMAX_CROSS_ENTROPY, which needs one class per sample, but the data has ", target.reals,
-              " real targets per sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets "
-              "in [0, 1]"));
+          absl::StrCat("is SOFTMAX_CROSS_ENTROPY, which needs one class per sample, but the data has ",
+                       target.reals,
+                       " real targets per sample; use MEAN_SQUARED_ERROR, "
+                       "or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
     }
     const float smoothing = loss.label_smoothing();
     if (smoothing > 0 && target.is_real()) {
@@ -292,8 +292,8 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
   if (input.channels < 1 || input.height < 1 || input.width < 1 ||
       CappedProduct({input.channels, input.height, input.width}) > kMaxTensorValues) {
     return absl::InvalidArgumentError(absl::StrCat("the data's samples are ", ToString(input),
-                                                   "; every dimension must be at least 1, and a "
-                                                   "sample at most ",
+                                                   "; every dimension must be at "
+                                                   "least 1, and a sample at most ",
                                                    kMaxTensorValues, " values"));
   }
   RETURN_IF_ERROR(CheckOneKind(model));

@@ -29,14 +29,14 @@ struct Text {
 constexpr Text kTexts[] = {
     // The reference for every other: the sequential algorithm with a batch of workers x batch_size.
     {"sync",
-     "For equally fast machines and a fast network: every update waits for all workers, and a run can be "
-     "repeated.",
+     "For equally fast machines and a fast network: every update waits for all "
+     "workers, and a run can be repeated.",
      "consistency { synchronous {} } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
     {"downpour",
-     "For workers that differ in speed, or leave and join, and are few enough for stale gradients to do "
-     "little harm.",
+     "For workers that differ in speed, or leave and join, "
+     "and are few enough for stale gradients to do little harm.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
@@ -53,16 +53,16 @@ constexpr Text kTexts[] = {
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     {"gap_aware",
-     "Like dc_asgd, for large or uneven staleness: a gradient counts less the further its weights are from "
-     "the current ones.",
+     "Like dc_asgd, for large or uneven staleness: a gradient counts less the further its "
+     "weights are from the current ones.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     // A quarter of the traffic of downpour at the default period, and the workers explore on their own. The
     // rate is 18 / workers with more than 45, as measured on a CNN (docs/algorithms/easgd.md).
     {"easgd",
-     "For slow networks or many workers: each trains its own weights, which are pulled towards the center at "
-     "intervals.",
+     "For slow networks or many workers: each trains its own weights, "
+     "which are pulled towards the center at intervals.",
      "consistency { asynchronous {} } contribution { elastic {} }",
      "kind: SGD learning_rate: 0.4 momentum: 0", 18},
     // All workers exchange against the same center: easgd that can be repeated.
@@ -89,8 +89,8 @@ constexpr Text kTexts[] = {
      "consistency { n_softsync { n: 1 } } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.1 momentum: 0.8", 0.4},
     {"ssp", "Like downpour, if a worker may fall far behind: the others wait when it is 3 pushes late.",
-     "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } compensation { "
-     "delay_adaptive {} }",
+     "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } "
+     "compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.4},
     {"dana",
      "Like downpour, with full momentum for many workers: each has its own, and looks ahead along it.",
@@ -111,8 +111,8 @@ constexpr Text kTexts[] = {
     // Nguyen et al. 2021, arXiv:2106.06639, with its weight of stale moves, and its buffer of 10 as the
     // smallest.
     {"fedbuff",
-     "Like local_sgd, for workers that differ in speed, or leave and join: none waits, and every 10 moves "
-     "make an update.",
+     "Like local_sgd, for workers that differ in speed, or leave and join: none waits, "
+     "and every 10 moves make an update.",
      "consistency { n_softsync { size: 10 } } contribution { pseudo_gradient { local_steps: 8 "
      "local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
      "compensation { power { exponent: 0.5 } delay_adaptive {} }",
@@ -126,28 +126,24 @@ constexpr Text kTexts[] = {
     // Douillard et al. 2025, arXiv:2501.18512.
     {"streaming_diloco",
      "Like diloco, for links on which an exchange takes long: a fragment of the weights is sent at a time, "
-     "and "
-     "nobody waits for the answer.",
-     "consistency { synchronous {} } contribution { pseudo_gradient { fragments: 4 overlap_steps: 1 blend: "
-     "0.5 "
-     "local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
+     "and nobody waits for the answer.",
+     "consistency { synchronous {} } contribution { pseudo_gradient { fragments: 4 overlap_steps: 1 "
+     "blend: 0.5 local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
     // Therien et al. 2025, arXiv:2505.23725, with its settings.
     {"muloco",
      "Like diloco, for programs with Muon as their own optimizer: fewer exchanges, and less momentum.",
-     "consistency { synchronous {} } contribution { pseudo_gradient { local_steps: 30 local_optimizer { "
-     "kind: ADAMW "
-     "learning_rate: 0.002 } } }",
+     "consistency { synchronous {} } contribution { pseudo_gradient { local_steps: 30 "
+     "local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.6 nesterov: true schedule { decay: CONSTANT }"},
     // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is
     // applied.
     {"diloco_async",
-     "Like diloco, for workers that differ in speed: none waits, and a slower one makes fewer steps between "
-     "two exchanges.",
+     "Like diloco, for workers that differ in speed: none waits, "
+     "and a slower one makes fewer steps between two exchanges.",
      "consistency { asynchronous {} } "
-     "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
-     "true } } "
-     "compensation { delayed_nesterov {} delay_adaptive {} }",
+     "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } "
+     "steps_by_speed: true } } compensation { delayed_nesterov {} delay_adaptive {} }",
      "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }", 1, 8},
     // Douillard et al. 2026, arXiv:2604.21428, with its K, H and tau, the outer optimizer of DiLoCo, and the
     // blend of streaming_diloco: the paper overwrites, which is worse with 2 to 60 workers.

@@ -201,8 +201,8 @@ void CheckErrorFeedback(const v1::Compression& compression, Problems* problems) 
     problems->Require(decay > 0 && decay <= 1, "compression.residual_decay", decay, "must be in (0, 1]");
   } else if (compression.has_residual_decay()) {
     problems->Add("compression.residual_decay", Reason::kUnused,
-                  "belongs to codecs with error feedback; leave it out, or set compression.push to TOP_K, "
-                  "INT8, E2M1 or E3M0");
+                  "belongs to codecs with error feedback; leave it out, "
+                  "or set compression.push to TOP_K, INT8, E2M1 or E3M0");
   }
   if (HasErrorFeedback(compression.pull())) {
     problems->Add(

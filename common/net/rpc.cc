@@ -116,8 +116,8 @@ bool WasReset(const grpc::Status& status) {
 std::string CertificateHint(const std::string& message) {
   if (!absl::StrContains(message, "certificate verify failed")) return "";
   return absl::StrCat(
-      "; the peer's certificate is not from the authority of --tls_ca, or the clocks of the two machines "
-      "differ: here it is ",
+      "; the peer's certificate is not from the authority of --tls_ca, "
+      "or the clocks of the two machines differ: here it is ",
       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(), absl::UTCTimeZone()));
 }
 

@@ -31,8 +31,7 @@ absl::Status CheckComplete(const TlsFiles& tls);
 // Logged by daemons with --insecure.
 inline constexpr char kInsecureWarning[] =
     "INSECURE: connections over the network are neither encrypted nor authenticated (--insecure); everyone "
-    "who reaches "
-    "a server's port can read, change and end the job";
+    "who reaches a server's port can read, change and end the job";
 // Returns true for unix:PATH, and for HOST:PORT if every address of HOST belongs to the loopback interface.
 bool IsLocal(const std::string& address);
 // Returns FailedPrecondition if connections between this process and `address` are neither encrypted nor

@@ -92,10 +92,9 @@ int Run(int argc, char** argv, CommandLine* line,
   FLAGS_logtostderr = true;
   LimitGrpcLog();
   std::string format = "text";
-  line->flags.AddChoice(
-      "log_format", {"text", "json"}, &format,
-      "text, or json: an object in each line of standard error, whose keys for metrics are those of "
-      "metrics.jsonl. Default text.");
+  line->flags.AddChoice("log_format", {"text", "json"}, &format,
+                        "text, or json: an object in each line of standard error, "
+                        "whose keys for metrics are those of metrics.jsonl. Default text.");
   std::string metrics_address;
   const auto set_metrics = [&metrics_address](const std::string& text) {
     absl::StatusOr<std::string> address = MetricsEndpoint::ParseAddress(text);

@@ -114,8 +114,8 @@ absl::Status JobServers::Check(const v1::RegisterServerRequest& request) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
                                                       request.resumed_checkpoint(), ", the master with ",
                                                       options_.resumed_checkpoint,
-                                                      " (0: none); give all servers the same --resume "
-                                                      "and --checkpoint_dir"));
+                                                      " (0: none); give all servers the "
+                                                      "same --resume and --checkpoint_dir"));
   }
   return absl::OkStatus();
 }

@@ -87,8 +87,7 @@ absl::Status Master::CheckIsNotBarred(const v1::RegisterRequest& request, const 
   return NotReady(absl::StrCat("the worker ", ProcessOf(request), " may register in ", std::ceil(seconds),
                                " s: workers from ", origin,
                                " made no progress, or vanished, more than once and held up the others; if "
-                               "their steps take so long, set a "
-                               "higher faults.stuck_seconds"));
+                               "their steps take so long, set a higher faults.stuck_seconds"));
 }
 
 absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
@@ -120,8 +119,8 @@ std::string Master::DescribeOtherData(const v1::RegisterRequest& request) const 
   if (class_names_ != request.class_names()) {
     return absl::StrCat(" has classes of other names than ",
                         first.empty() ? "the job's other members" : first,
-                        "; give all workers, the evaluator and a resumed job directories with the same names "
-                        "in data.image_folder");
+                        "; give all workers, the evaluator and a resumed job directories with the "
+                        "same names in data.image_folder");
   }
   const uint64_t samples = request.train_samples();
   if (request.role() != v1::WORKER || train_samples_ == 0 || samples == train_samples_) return "";

@@ -489,8 +489,8 @@ void Acceptor::NoteEnded(int fd, double now) {
       trim_at_ = now + kTrimSeconds;
       Watch(connection,
             absl::StrCat(connection.address,
-                         " repeatedly opens and closes connections without calls, or without awaiting their "
-                         "answers, which no worker does"),
+                         " repeatedly opens and closes connections without calls, "
+                         "or without awaiting their answers, which no worker does"),
             now);
     }
   }

@@ -25,8 +25,7 @@ constexpr size_t kMaxFailureBytes = 1024;
 constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
     "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
-    "--tls_key) of the "
-    "same authority or neither has";
+    "--tls_key) of the same authority or neither has";
 
 }  // namespace
 
@@ -93,8 +92,8 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
   }
   if (!reply.ended().empty() || reply.go_back() || run.id() == 0 || run.id() == reply.run_id()) return reply;
   return absl::FailedPreconditionError(absl::StrCat("master at ", master_,
-                                                    ": it has started another run, but this server "
-                                                    "belongs to ",
+                                                    ": it has started another "
+                                                    "run, but this server belongs to ",
                                                     Describe(run), ": restart the server"));
 }
 

@@ -58,14 +58,14 @@ CommandLine MakeCommandLine(ServerFlags* f) {
                     "The index of this server in --servers. Default 0: the master.");
   line.flags.AddString("servers", "HOST:PORT,...", &f->servers,
                        "The addresses of all servers of the job, the master's first. With port 0 a server "
-                       "chooses a free port; the others need to be given the master's port. Default "
-                       "127.0.0.1:0.");
+                       "chooses a free port; the others need to be given the master's port. "
+                       "Default 127.0.0.1:0.");
   line.flags.AddString("out", "DIR", &f->out,
                        "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
   line.flags.AddString("checkpoint_dir", "DIR", &f->checkpoint_dir,
                        "Directory for checkpoints, the same for all servers (on a shared file system if they "
-                       "run on several machines). Default: OUT/checkpoints if --out is given; otherwise no "
-                       "checkpoints are written.");
+                       "run on several machines). Default: OUT/checkpoints if --out is given; "
+                       "otherwise no checkpoints are written.");
   line.flags.AddString("control_log", "FILE", &f->control_log,
                        "Master only: file to which each call of the control plane is appended, with its "
                        "answer, so that a failure can be run again "

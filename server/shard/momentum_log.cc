@@ -31,9 +31,8 @@ std::optional<std::string> MomentumLog::Line(const v1::MomentumState& state) {
   if (state.has_staleness_mean() && !state.has_exact_momentum()) {
     const double tau = state.staleness_mean();
     return absl::StrFormat(
-        "momentum %.2f, learning rate times %.2f: a mean staleness of %.1f versions adds a momentum of %.2f, "
-        "and "
-        "%.2f are wanted together",
+        "momentum %.2f, learning rate times %.2f: a mean staleness of %.1f versions adds a momentum of "
+        "%.2f, and %.2f are wanted together",
         state.momentum(), state.rate_factor(), tau, tau / (1 + tau), target_);
   }
   if (state.has_total_momentum()) {

@@ -288,8 +288,7 @@ TEST(JobFactsTest, RefusesMoreServersThanTheParametersCanBeSplitBetween) {
   EXPECT_THAT(std::string(facts.status().message()), HasSubstr("1000000 servers"));
   EXPECT_EQ(JobFacts::Create(Facts({"optimizer.kind=LARS"}).job(), 9).status().message(),
             "optimizer.kind: is LARS, which takes norms over whole tensors: cannot split 8 tensors, which "
-            "stay whole, "
-            "between 9 servers; use 1 to 8, or another optimizer");
+            "stay whole, between 9 servers; use 1 to 8, or another optimizer");
 }
 
 TEST(ExplainModelTest, HasEveryLayerWithShapesAndTheTotal) {
@@ -431,8 +430,8 @@ TEST(ExplainWireTest, HasCodecsAndBytes) {
   EXPECT_THAT(words("push:E2M1"), HasSubstr("(E2M1: 4 bits a value and a scale for every 128; the rounding "
                                             "error is added to the next gradient)"));
   EXPECT_THAT(words("push:INT8 residual_decay:0.95"),
-              HasSubstr("(INT8: 8 bits a value and a scale for every 256; the rounding error, times 0.95, is "
-                        "added to the next gradient)"));
+              HasSubstr("(INT8: 8 bits a value and a scale for every 256; the rounding error, times 0.95, "
+                        "is added to the next gradient)"));
   EXPECT_THAT(words("push:TOP_K residual_decay:0.5"),
               HasSubstr("of each block; the rest, times 0.5, is added to the next gradient)"));
 }
@@ -467,8 +466,8 @@ TEST(AlgorithmWordsTest, SaysWhoWaits) {
             "Quorum. The worker that first has 24 steps sends its contribution, and the servers call the "
             "others, which send theirs when their step ends. Each update uses the contributions of all 4 "
             "workers, or those that are in when at least 1 is and a grace has passed: 0.5 of the time that 2 "
-            "steps of the fastest worker leave, at most 10 s. Later contributions are dropped, and their "
-            "workers are notified.");
+            "steps of the fastest worker leave, at most 10 s. Later contributions are dropped, "
+            "and their workers are notified.");
   EXPECT_EQ(words({"algorithm.preset=diloco", "algorithm.consistency.quorum.minimum=4"}),
             "Quorum of all. Each update uses the contributions of all 4 workers.");
   EXPECT_THAT(words({"algorithm.preset=diloco", "algorithm.consistency.quorum.minimum=3"}),
@@ -488,8 +487,7 @@ TEST(AlgorithmWordsTest, DescribesContributionsAndTheirPeriods) {
                        "algorithm.contribution.gradient.fetch_period=3",
                        "algorithm.contribution.gradient.local_learning_rate=0.01"})),
             "Gradients are added, and the sum is pushed every 5 steps; fresh weights are fetched every 3 "
-            "steps. "
-            "Between fetches each worker moves its own weights by SGD with learning rate 0.01.");
+            "steps. Between fetches each worker moves its own weights by SGD with learning rate 0.01.");
   EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=easgd"})),
               AllOf(HasSubstr("sends them every 4 steps"), HasSubstr("d = 0.45 * (x - center)")));
   EXPECT_THAT(
@@ -499,8 +497,8 @@ TEST(AlgorithmWordsTest, DescribesContributionsAndTheirPeriods) {
             HasSubstr("Its gradients are scaled to a norm of at most 1."),
             HasSubstr("It sends its move, D = x as pulled - x, every 16 steps")));
   EXPECT_EQ(DescribeContribution(Facts({"algorithm.preset=dana"})),
-            "Each worker keeps its own momentum, v = 0.9 * v + g, and sends g + 0.9 * v every step; fresh "
-            "weights come with the answer.");
+            "Each worker keeps its own momentum, v = 0.9 * v + g, and sends g + 0.9 * v every step; "
+            "fresh weights come with the answer.");
   EXPECT_THAT(DescribeContribution(
                   Facts({"algorithm.preset=gem", "algorithm.contribution.energy_matching.energy=2"})),
               HasSubstr("all workers together move it 2 times as far as one with momentum 0.9 would"));
@@ -517,8 +515,8 @@ TEST(AlgorithmWordsTest, DescribesClipping) {
 
 TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.momentum=0.9", "optimizer.nesterov=true"})),
-            "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). Applied by the "
-            "servers, to the center.");
+            "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). "
+            "Applied by the servers, to the center.");
   EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("Applied by each worker"));
   EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=eamsgd"})),
               HasSubstr("v = 0.9 * v - lr * gradient(x + 0.9 * v) ; x += v. Applied by each worker"));
@@ -531,8 +529,8 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADADELTA"})),
             "AdaDelta: rho 0.9, epsilon 1e-06. Applied by the servers, to the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADAMW"})),
-            "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. Applied by the "
-            "servers, to the center.");
+            "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. "
+            "Applied by the servers, to the center.");
   EXPECT_EQ(
       DescribeOptimizer(Facts({"optimizer.kind=LARS", "optimizer.weight_decay=0.1"})),
       "LARS: r = 0.001 * |w| / (|g| + 0.1 * |w|), v = 0.9 * v + lr * r * (g + 0.1 * w) ; w -= v, tensor by "
@@ -552,8 +550,7 @@ TEST(AlgorithmWordsTest, DescribesTheSchedule) {
       DescribeSchedule(Facts({"optimizer.learning_rate=0.05", "optimizer.schedule.decay=COSINE", "epochs=1",
                               "optimizer.schedule.warmup=0.1", "optimizer.schedule.final_fraction=0.02"})),
       "rises from 0 to 0.05 over the first 10 % of the budget (6,000 samples), then falls from 0.05 along "
-      "half a "
-      "cosine to 0.001 at the end.");
+      "half a cosine to 0.001 at the end.");
 }
 
 TEST(AlgorithmWordsTest, SaysHowTheLearningRateFollowsTheWorkers) {
@@ -577,27 +574,24 @@ TEST(AlgorithmWordsTest, SaysEveryDecay) {
   EXPECT_EQ(words("decay:POLYNOMIAL power:2 final_fraction:0.1"),
             "falls from 0.05 as what is left of the budget to the power of 2 to 0.005 at the end.");
   EXPECT_EQ(words("decay:ONE_CYCLE"),
-            "rises from 0.002 to 0.05 over the first 30 % of the budget, then falls, each along half a "
-            "cosine, to 0 "
-            "at the end.");
+            "rises from 0.002 to 0.05 over the first 30 % of the budget, then falls, "
+            "each along half a cosine, to 0 at the end.");
   EXPECT_THAT(
       words("decay:ONE_CYCLE warmup:0.1"),
       AllOf(HasSubstr("rises from 0 to 0.002 over the first 10 %"),
             HasSubstr("then rises from 0.002 to 0.05 over the first 30 % of the rest of the budget")));
   EXPECT_EQ(words("decay:PLATEAU"),
-            "begins at 0.05 and is multiplied by 0.1 whenever the test loss has not fallen by 0.01 % for 11 "
-            "evaluations in a row.");
-  EXPECT_EQ(
-      words("decay:PLATEAU factor:0.5 patience:0 threshold:0 final_fraction:0.1"),
-      "begins at 0.05 and is multiplied by 0.5 whenever the test loss has not fallen for 1 evaluation in a "
-      "row, down to 0.005.");
+            "begins at 0.05 and is multiplied by 0.1 whenever the test loss has not fallen by "
+            "0.01 % for 11 evaluations in a row.");
+  EXPECT_EQ(words("decay:PLATEAU factor:0.5 patience:0 threshold:0 final_fraction:0.1"),
+            "begins at 0.05 and is multiplied by 0.5 whenever the test loss has not fallen for 1 "
+            "evaluation in a row, down to 0.005.");
 }
 
 TEST(AlgorithmWordsTest, SaysTheBudget) {
   EXPECT_EQ(DescribeBudget(Facts({"algorithm.preset=sync", "epochs=5", "batch_size=64"})),
             "5 epochs of 60,000 samples, 300,000 samples in all: 2,344 steps of 64 on each of 2 workers, "
-            "about 2,344 "
-            "updates of the center.");
+            "about 2,344 updates of the center.");
 }
 
 TEST(EvaluationWordsTest, DescribesTheEndOfTrainingAndTheBestWeights) {
@@ -610,9 +604,9 @@ TEST(EvaluationWordsTest, DescribesTheEndOfTrainingAndTheBestWeights) {
   EXPECT_EQ(
       words({"evaluation={target_loss:0.05 patience:3 min_improvement:0.001 best_by:ACCURACY}"}),
       "After every epoch, and at the end, the evaluator scores the test set. Training ends early, and the "
-      "job is done, when the test loss is at most 0.05, or when the test accuracy has not risen by more "
-      "than 0.001 for 3 evaluations in a row. The weights with the highest test accuracy are kept in "
-      "model-best.safetensors.");
+      "job is done, when the test loss is at most 0.05, or when the test accuracy has not risen by more than "
+      "0.001 for 3 evaluations in a row. The weights with the highest test accuracy are "
+      "kept in model-best.safetensors.");
   EXPECT_THAT(words({"evaluation.keep_best=true"}),
               HasSubstr(" The weights with the lowest test loss are kept in model-best.safetensors."));
   EXPECT_EQ(DescribeEvaluation(*LoadCompleteJob("examples/synthetic.textproto", {}, 4)),

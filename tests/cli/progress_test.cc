@@ -41,8 +41,8 @@ v1::JobStatus Scored(double accuracy) {
 
 TEST(ProgressLineTest, SaysAllInOneLine) {
   EXPECT_EQ(ProgressLine(Training()),
-            "epoch 1.32 | 1 min 56 s left | 79,104/300,000 samples | 1,912/s | loss 0.1831, train 94.51 % | "
-            "staleness 0.98, p99 2");
+            "epoch 1.32 | 1 min 56 s left | 79,104/300,000 samples | 1,912/s | loss 0.1831, "
+            "train 94.51 % | staleness 0.98, p99 2");
 }
 
 TEST(ProgressLineTest, HasTheTestAccuracyOnceThereIsOne) {
@@ -99,8 +99,8 @@ TEST(ProgressPrinterTest, OnATerminalRedrawsOneLineAndTakesItAwayForNotes) {
 
 TEST(EvaluationLineTest, HasTheEpochSamplesAndTimeOfTheWeightsThatWereScored) {
   EXPECT_EQ(EvaluationLine(Scored(0.9876)),
-            "epoch 1.22: test accuracy 98.76 %, test loss 0.0500 | 73,200/300,000 samples | 1,912/s | "
-            "staleness 0.98, p99 2 | 38 s");
+            "epoch 1.22: test accuracy 98.76 %, test loss 0.0500 | 73,200/300,000 samples | "
+            "1,912/s | staleness 0.98, p99 2 | 38 s");
 }
 
 TEST(ProgressLineTest, OfRealTargetsThereIsTheLossAlone) {

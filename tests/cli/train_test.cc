@@ -265,8 +265,8 @@ TEST_F(TrainTest, AWorkerLostWhileARecoveredJobWaitsIsNotLostBeforeTraining) {
 TEST_F(TrainTest, TheMastersReasonIsReportedOfAJobThatFailedAfterALostWorker) {
   Script("waiting");
   Worker(
-      "wait_asked; echo training has diverged >$OUT/fail.new; mv $OUT/fail.new $OUT/fail; wait_for "
-      "$OUT/deaf\n"
+      "wait_asked; echo training has diverged >$OUT/fail.new; "
+      "mv $OUT/fail.new $OUT/fail; wait_for $OUT/deaf\n"
       "pid=$$; (wait_gone $pid; touch $OUT/failed) >/dev/null 2>&1 & exit 1");
   EXPECT_EQ(Train(), 1);
   EXPECT_THAT(err_.str(),
@@ -411,8 +411,8 @@ TEST_F(TrainTest, AnEvaluatorThatRecoversDoesNoHarm) {
 TEST_F(TrainTest, AnEvaluatorThatFailsWhenTheMasterHasEndedIsNotStartedAgain) {
   options_.evaluator = true;
   Worker(
-      "case \"$*\" in *--role=evaluator*) wait_for $OUT/summary.json; sleep 0.2; echo no score; exit 1;; "
-      "esac\n"
+      "case \"$*\" in *--role=evaluator*) wait_for $OUT/summary.json; sleep 0.2; "
+      "echo no score; exit 1;; esac\n"
       "touch $OUT/finish");
   EXPECT_EQ(Train(), 1);
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("    no score"), Not(HasSubstr("started the evaluator again"))));
@@ -423,8 +423,8 @@ TEST_F(TrainTest, AProgramThatFailsAfterItsLastStepIsSaidAndTheResultsAreKept) {
   options_.workers = 2;
   // One ends before the master, the other after it.
   Worker(
-      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; echo cannot save; "
-      "exit 4; fi\n"
+      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; "
+      "echo cannot save; exit 4; fi\n"
       "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish\n"
       "wait_for $OUT/summary.json; sleep 0.2; exit 4");
   EXPECT_EQ(Train(), 1);

@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"Gradient", "preset: 'sync'"},
         Case{"AccruedGradient",
-             "preset: 'sync' contribution { gradient { push_period: 3 mean: true local_learning_rate: 0.01 } "
-             "}"},
+             "preset: 'sync' contribution { gradient { push_period: 3 mean: true "
+             "local_learning_rate: 0.01 } }"},
         Case{"Elastic", "preset: 'easgd_sync'"},
         Case{"PseudoGradient",
              "preset: 'local_sgd' contribution { pseudo_gradient { local_steps: 3 local_optimizer { "
@@ -152,8 +152,7 @@ TEST_F(ForeignClientTest, EndsTheJobWithoutHavingReportedProgress) { TrainAlone(
 TEST_F(ForeignClientTest, MayIgnoreCalls) {
   const std::string job =
       Job("consistency { quorum { minimum: 1 } } contribution { pseudo_gradient { local_steps: 5 "
-          "local_optimizer { "
-          "kind: SGD learning_rate: 0.001 momentum: 0 schedule { decay: CONSTANT } } } }",
+          "local_optimizer { kind: SGD learning_rate: 0.001 momentum: 0 schedule { decay: CONSTANT } } } }",
           "epochs: 1000000 optimizer { learning_rate: 0.5 momentum: 0 nesterov: false }");
   TestCluster cluster({.job = absl::StrReplaceAll(job, {{"deterministic: true", ""}}), .servers = 2});
   ASSERT_TRUE(cluster.StartServers());

@@ -55,9 +55,8 @@ TEST(TlsTest, DaemonsWithTheCertificateOfAnotherRoleEndWithTheReason) {
   for (const std::string& flag : TlsArguments(CertificateOf(certificates, "worker"))) second.push_back(flag);
   const Finished server = RunToEnd(second);
   EXPECT_EQ(server.end.exit_code, 1);
-  EXPECT_THAT(server.output,
-              HasSubstr("MasterService.RegisterServer is for the roles server; the roles in the "
-                        "caller's certificate: worker"));
+  EXPECT_THAT(server.output, HasSubstr("MasterService.RegisterServer is for the roles server; "
+                                       "the roles in the caller's certificate: worker"));
   ASSERT_TRUE(cluster.StartServers());
   const Finished worker =
       RunToEnd(WorkerCommand(cluster, TlsArguments(CertificateOf(certificates, "evaluator"))));

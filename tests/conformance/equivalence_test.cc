@@ -257,12 +257,12 @@ std::vector<float> TrainSequentiallyClipped(const v1::Job& job, int batch) {
 
 TEST(ClipNormEquivalenceTest, LoneWorkerClipsAsPyTorchDoes) {
   const v1::Job job = PresetJob("sync", 1,
-                                "optimizer { kind: SGD learning_rate: 0.002 momentum: 0.9 nesterov: true "
-                                "clip_norm: 20 }");
+                                "optimizer { kind: SGD learning_rate: 0.002 momentum: 0.9 "
+                                "nesterov: true clip_norm: 20 }");
   const std::vector<float> sequential = TrainSequentiallyClipped(job, 16);
   const std::string local =
-      "kind: SGD learning_rate: 0.002 momentum: 0.9 nesterov: true clip_norm: 20 "
-      "schedule { decay: CONSTANT }";
+      "kind: SGD learning_rate: 0.002 momentum: 0.9 nesterov: true clip_norm: "
+      "20 schedule { decay: CONSTANT }";
   for (const v1::Job& same : {job, PresetJob("dana", 1, "optimizer { learning_rate: 0.002 clip_norm: 20 }"),
                               PresetJob("local_sgd", 1, AsLocal("optimizer { " + local + " }"))}) {
     const std::vector<float> trained = TrainSynchronously(same, {16});
@@ -312,14 +312,14 @@ INSTANTIATE_TEST_SUITE_P(
         Algorithms{"Hybrid", "hybrid", "optimizer { learning_rate: 0.0005 }"},
         Algorithms{"Softsync", "softsync", "optimizer { learning_rate: 0.0005 }"},
         Algorithms{"Ssp", "ssp",
-                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { bounded_staleness { bound: "
-                   "1 } } }"},
+                   "optimizer { learning_rate: 0.0005 } "
+                   "algorithm { consistency { bounded_staleness { bound: 1 } } }"},
         Algorithms{"Delay", "downpour",
-                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { asynchronous { "
-                   "emulated_delay: 4 } } }"},
+                   "optimizer { learning_rate: 0.0005 } "
+                   "algorithm { consistency { asynchronous { emulated_delay: 4 } } }"},
         Algorithms{"SspEasgd", "easgd",
-                   "optimizer { learning_rate: 0.005 } algorithm { consistency { bounded_staleness { bound: "
-                   "0 } } }"},
+                   "optimizer { learning_rate: 0.005 } "
+                   "algorithm { consistency { bounded_staleness { bound: 0 } } }"},
         Algorithms{"HybridEasgd", "easgd_sync",
                    "optimizer { learning_rate: 0.005 } algorithm { consistency { grouped { groups: 2 } } }"},
         Algorithms{"DownpourAdagrad", "downpour", "optimizer { kind: ADAGRAD learning_rate: 0.05 }"},
@@ -328,18 +328,15 @@ INSTANTIATE_TEST_SUITE_P(
         Algorithms{"Eamsgd", "eamsgd", "optimizer { learning_rate: 0.0005 }"},
         Algorithms{"Dana", "dana", "optimizer { learning_rate: 0.0003 }"},
         Algorithms{"Gem", "gem", "algorithm { contribution { energy_matching { learning_rate: 0.0005 } } }"},
-        Algorithms{
-            "LocalSgd", "local_sgd",
-            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
-            "0.0005 } } } }"},
-        Algorithms{
-            "DiLoCo", "diloco",
-            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
-            "0.01 } } } }"},
-        Algorithms{
-            "AsynchronousDiLoCo", "diloco_async",
-            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
-            "0.01 } } } }"}),
+        Algorithms{"LocalSgd", "local_sgd",
+                   "algorithm { contribution { pseudo_gradient { local_steps: 4 "
+                   "local_optimizer { learning_rate: 0.0005 } } } }"},
+        Algorithms{"DiLoCo", "diloco",
+                   "algorithm { contribution { pseudo_gradient { local_steps: 4 "
+                   "local_optimizer { learning_rate: 0.01 } } } }"},
+        Algorithms{"AsynchronousDiLoCo", "diloco_async",
+                   "algorithm { contribution { pseudo_gradient { local_steps: 4 "
+                   "local_optimizer { learning_rate: 0.01 } } } }"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -13,8 +13,8 @@ int main() {
   for (const int g : workers) {
     const auto measured = catchment::MeasureImplicitMomentum(g, kRate, 20 + 10 * g, kRuns, 7);
     std::printf(
-        "%s{\"workers\": %d, \"a\": %.5f, \"b\": %.5f, \"a_predicted\": %.5f, \"b_predicted\": %.5f, "
-        "\"runs\": %d}%s\n",
+        "%s{\"workers\": %d, \"a\": %.5f, \"b\": %.5f, \"a_predicted\": %.5f, "
+        "\"b_predicted\": %.5f, \"runs\": %d}%s\n",
         g == workers.front() ? "[" : " ", g, measured.a, measured.b, 1 - 1.0 / g, kRate / g, kRuns,
         g == workers.back() ? "]" : ",");
   }

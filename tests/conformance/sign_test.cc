@@ -32,22 +32,20 @@ constexpr Case kCases[] = {
     {"Dana", "dana", "optimizer { learning_rate: 0.001 }", 1},
     {"Gem", "gem", "algorithm { contribution { energy_matching { learning_rate: 0.001 } } }", 1},
     {"LocalSgd", "local_sgd",
-     "algorithm { contribution { pseudo_gradient { local_steps: 2 local_optimizer { learning_rate: 0.001 } } "
-     "} }",
+     "algorithm { contribution { pseudo_gradient { local_steps: 2 "
+     "local_optimizer { learning_rate: 0.001 } } } }",
      2},
     {"DiLoCo", "diloco",
-     "algorithm { contribution { pseudo_gradient { local_steps: 2 local_optimizer { learning_rate: 0.001 } } "
-     "} }",
+     "algorithm { contribution { pseudo_gradient { local_steps: 2 "
+     "local_optimizer { learning_rate: 0.001 } } } }",
      2},
     {"AsynchronousDiLoCo", "diloco_async",
-     "algorithm { contribution { pseudo_gradient { local_steps: 2 local_optimizer { learning_rate: 0.001 } } "
-     "} }",
+     "algorithm { contribution { pseudo_gradient { local_steps: 2 "
+     "local_optimizer { learning_rate: 0.001 } } } }",
      2},
     {"AsynchronousLocalSgd", "local_sgd",
      "algorithm { consistency { asynchronous {} } contribution { pseudo_gradient { local_steps: 2 "
-     "local_optimizer "
-     "{ "
-     "learning_rate: 0.001 } } } }",
+     "local_optimizer { learning_rate: 0.001 } } } }",
      2},
 };
 

@@ -36,8 +36,8 @@ TEST(CommentMarkdownTest, MarksNamesAndLinksPaths) {
   EXPECT_THAT(
       Markdown(
           " With push_period, `rate` and FLOAT32, as optimizer.schedule says; --threads. Not e.g. this.\n"),
-      ElementsAre("With `push_period`, `rate` and `FLOAT32`, as [`optimizer.schedule`](#schedule) says; "
-                  "`--threads`. Not e.g. this."));
+      ElementsAre("With `push_period`, `rate` and `FLOAT32`, as [`optimizer.schedule`](#schedule) "
+                  "says; `--threads`. Not e.g. this."));
 }
 
 TEST(CommentMarkdownTest, LinksPapersAndPages) {

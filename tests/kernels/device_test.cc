@@ -106,8 +106,8 @@ TEST(ListCudaDevices, ADriverThatIsTooOldIsNamedWithTheToolkit) {
   const absl::Status status = ListCudaDevices(plugin).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Message(status),
-            "the NVIDIA driver supports CUDA 12.4 and the plugin needs 13.0; the plugin was built with "
-            "CUDA 13.0, cuBLAS 13.1");
+            "the NVIDIA driver supports CUDA 12.4 and the plugin needs 13.0; "
+            "the plugin was built with CUDA 13.0, cuBLAS 13.1");
 }
 
 TEST(MakeCudaBackend, WithoutTheToolkitThereIsNone) {
@@ -221,8 +221,7 @@ TEST(ChooseDevice, ACpuSaysThatItComputesInFloat32) {
 TEST(ChooseDevice, ADeviceThatIsNotThereIsNamed) {
   EXPECT_EQ(Message(ChooseDevice({v1::CUDA, 2}, With(Local(kOnHost))).status()),
             "device: CUDA: cuda:2 does not exist; this machine has cuda:0 to cuda:1 (cuda:0 is Test Device, "
-            "24 GiB, "
-            "compute capability 8.9); use CPU or AUTO");
+            "24 GiB, compute capability 8.9); use CPU or AUTO");
 }
 
 }  // namespace

@@ -113,9 +113,8 @@ TEST_F(BadPeersTest, WhoStopsInTheMiddleOfABlockIsToldWhyAndCutOff) {
   Sweep(100 + kWindow - 1);
   Sweep(100 + kWindow);
   ASSERT_TRUE(AwaitEnd(&peer, stream));
-  EXPECT_THAT(peer.Headers(stream),
-              HasSubstr("worker 0, incarnation 10, sends push 1 at 0 KiB/s, slower than the job's "
-                        "faults.slowest_kib_per_second"));
+  EXPECT_THAT(peer.Headers(stream), HasSubstr("worker 0, incarnation 10, sends push 1 at 0 KiB/s, "
+                                              "slower than the job's faults.slowest_kib_per_second"));
   ExpectTrains();
 
   // It may come again, and goes on where it was.
@@ -188,9 +187,8 @@ TEST_F(BadPeersTest, WhoReadsSlowlyIsToldWhy) {
   ExpectTrains();
   peer.Grant(stream, 2 * kBytes);
   ASSERT_TRUE(AwaitEnd(&peer, stream));
-  EXPECT_THAT(peer.Headers(stream),
-              HasSubstr("worker 0, incarnation 10, takes its answers at 0 KiB/s, slower than the job's "
-                        "faults.slowest_kib_per_second"));
+  EXPECT_THAT(peer.Headers(stream), HasSubstr("worker 0, incarnation 10, takes its answers at 0 KiB/s, "
+                                              "slower than the job's faults.slowest_kib_per_second"));
 }
 
 // Each holds half a block, and each is ended by the next.

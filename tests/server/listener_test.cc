@@ -655,10 +655,9 @@ TEST(ListenerTest, PortInUseIsNamedWithTheReasonAndTheMend) {
 
 TEST(ListenerTest, AddressOfAnotherMachineIsNamedWithTheReason) {
   // TEST-NET-1, which is reserved for documentation.
-  EXPECT_THAT(
-      std::string(ListenOn("192.0.2.1:0").status().message()),
-      HasSubstr("cannot listen on 192.0.2.1:0: Cannot assign requested address; it is not an address of this "
-                "machine"));
+  EXPECT_THAT(std::string(ListenOn("192.0.2.1:0").status().message()),
+              HasSubstr("cannot listen on 192.0.2.1:0: Cannot assign requested address; "
+                        "it is not an address of this machine"));
 }
 
 TEST(ListenerTest, WhatIsNoAddressIsNamed) {

@@ -33,12 +33,11 @@ TEST_F(MasterHostWithoutCheckpointsTest, ServersOfAnotherReleaseOrRunAreRefused)
   other.mutable_run()->set_master("there:7000");
   status = master_->RegisterServer(other).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(
-      std::string(status.message()),
-      "server 1 at " + listeners_[1].address() +
-          " belongs to run 00000000000000b2 of job 'old' (master at there:7000), but this master started run "
-          "00000000000000a1 of job '" +
-          job_.name() + "' (master at " + listeners_[0].address() + "): the server exits; restart it");
+  EXPECT_EQ(std::string(status.message()),
+            "server 1 at " + listeners_[1].address() +
+                " belongs to run 00000000000000b2 of job 'old' (master at there:7000), "
+                "but this master started run 00000000000000a1 of job '" +
+                job_.name() + "' (master at " + listeners_[0].address() + "): the server exits; restart it");
   v1::RegisterServerRequest resumed = Server1();
   resumed.set_resumed_checkpoint(7);
   EXPECT_THAT(std::string(master_->RegisterServer(resumed).status().message()),

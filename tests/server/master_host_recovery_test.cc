@@ -85,9 +85,8 @@ TEST_F(MasterHostRecoveryTest, UpdatesAreCountedByTheHighestVersionThatASurvivor
   EXPECT_EQ(status.phase(), v1::JobStatus::DONE);
   EXPECT_EQ(status.recoveries(), 3u);
   EXPECT_EQ(status.updates_computed_again(), 112u);
-  EXPECT_THAT(status.events(),
-              Contains("the master was lost at version 12; went back to the initial weights; 12 updates are "
-                       "computed again"));
+  EXPECT_THAT(status.events(), Contains("the master was lost at version 12; "
+                                        "went back to the initial weights; 12 updates are computed again"));
   const absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory_ + "/checkpoints");
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->updates_computed_again(), 112u);

@@ -69,9 +69,8 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   EXPECT_EQ(message([](Request* r) { r->set_job_fingerprint(1); }),
             "server 1 has a different job file than the master; give all servers the same --job");
   EXPECT_EQ(message([](Request* r) { r->set_address("unix:/tmp/elsewhere"); }),
-            "server 1 is at unix:/tmp/elsewhere, and the master's --servers has 127.0.0.1:0 for it; give all "
-            "servers "
-            "the same --servers");
+            "server 1 is at unix:/tmp/elsewhere, and the master's --servers has 127.0.0.1:0 for it; "
+            "give all servers the same --servers");
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   EXPECT_EQ(message([](Request* r) { r->set_address("127.0.0.1:1"); }),
             "server 1 is at " + listeners_[1].address() + " already; every server needs its own index");

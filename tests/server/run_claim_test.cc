@@ -55,8 +55,7 @@ TEST(RunClaim, PeersMustBelongToTheRun) {
   EXPECT_EQ(claim.Check(2, "the worker").code(), absl::StatusCode::kAborted);
   EXPECT_EQ(std::string(claim.Check(2, "the worker").message()),
             "the worker belongs to run 0000000000000002, and this server to run 0000000000000001 of job 'a' "
-            "(master "
-            "at m:1); ask the master for the job, and register again");
+            "(master at m:1); ask the master for the job, and register again");
 }
 
 }  // namespace

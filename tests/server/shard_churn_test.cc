@@ -429,8 +429,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{"BackupWorker", "consistency { synchronous { backup_workers: 1 } }", true, 0},
         Mode{"HybridWithBackup", "consistency { grouped { groups: 2 backup_workers: 1 } }", true, 0},
         Mode{"Quorum",
-             "consistency { quorum { minimum: 2 longest_grace_seconds: 1 } } contribution { pseudo_gradient "
-             "{ local_steps: 2 } }",
+             "consistency { quorum { minimum: 2 longest_grace_seconds: 1 } } "
+             "contribution { pseudo_gradient { local_steps: 2 } }",
              true, 0},
         Mode{"Softsync", "consistency { n_softsync { n: 1 } }", false, 0},
         Mode{"TwoSoftsync", "consistency { n_softsync { n: 2 } }", false, 0},

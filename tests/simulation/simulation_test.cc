@@ -172,8 +172,7 @@ TEST(SimulationTest, EveryPresetSpendsItsBudgetExactly) {
     CHECK(
         google::protobuf::TextFormat::ParseFromString("name: 'all' model { synthetic { parameters: 1000 } } "
                                                       "data { synthetic { samples: 1000000 } } workers: 4 "
-                                                      "batch_size: 10 "
-                                                      "samples: 4000",
+                                                      "batch_size: 10 samples: 4000",
                                                       &job));
     job.mutable_algorithm()->set_preset(preset.name);
     const absl::StatusOr<v1::Job> complete = FillDefaultsAndValidate(job);
@@ -274,10 +273,9 @@ TEST(SimulationTest, WorkersThatAreGoneHoldUpDiLoCoAndNotDecoupledDiLoCo) {
 TEST(SimulationTest, TrainsMergedMinibatchesWithTheJobsModel) {
   for (const bool synchronous : {true, false}) {
     const v1::Job job = Parse(absl::StrCat(
-        "name: 'merged' model { layers { flatten {} } layers { dense { units: 10 } } layers { batch_norm {} "
-        "} } "
-        "data { drawn_digits { train_samples: 65 test_samples: 10 } } workers: 2 batch_size: 16 epochs: 3 "
-        "last_minibatch: MERGE algorithm { preset: '",
+        "name: 'merged' model { layers { flatten {} } layers { dense { units: 10 } } "
+        "layers { batch_norm {} } } data { drawn_digits { train_samples: 65 test_samples: 10 } } workers: 2 "
+        "batch_size: 16 epochs: 3 last_minibatch: MERGE algorithm { preset: '",
         synchronous ? "sync" : "downpour", "' }"));
     const v1::JobStatus status = RunJob(job, Constant());
     EXPECT_EQ(status.samples(), 3 * 65u);
@@ -332,11 +330,10 @@ TEST(SimulationTest, AQuadraticHasTheBlocksOfTheModel) {
 // Layers may have less than one of the quadratic's values.
 TEST(SimulationTest, AQuadraticTakesThePlaceOfLayersOfAllSizes) {
   const v1::Job job = Parse(
-      "name: 'layers' model { layers { flatten {} } layers { dense { units: 1 } } layers { dense { units: 3 "
-      "} } "
-      "layers { dense { units: 2000 } } layers { dense { units: 500 } } layers { dense { units: 10 } } } "
-      "data { drawn_digits { train_samples: 64 test_samples: 10 } } algorithm { preset: 'sync' } workers: 2 "
-      "batch_size: 8 samples: 320");
+      "name: 'layers' model { layers { flatten {} } layers { dense { units: 1 } } "
+      "layers { dense { units: 3 } } layers { dense { units: 2000 } } layers { dense { units: 500 } } "
+      "layers { dense { units: 10 } } } data { drawn_digits { train_samples: 64 test_samples: 10 } } "
+      "algorithm { preset: 'sync' } workers: 2 batch_size: 8 samples: 320");
   SimulationOptions options = Constant();
   options.quadratic = QuadraticModel{.condition = 10, .noise = 0};
   EXPECT_EQ(RunJob(job, options).samples(), 320u);
@@ -389,10 +386,8 @@ TEST(SimulationTest, SimulationsDoNotDisturbEachOther) {
 
 TEST(SimulationTest, SaysWhatIsMissing) {
   const v1::Job job = Parse(
-      "name: 'layers' model { layers { flatten {} } layers { dense { units: 10 } } } data { drawn_digits {} "
-      "} workers: 1 "
-      "batch_size: 1 samples: "
-      "1");
+      "name: 'layers' model { layers { flatten {} } layers { dense { units: 10 } } } "
+      "data { drawn_digits {} } workers: 1 batch_size: 1 samples: 1");
   const absl::StatusOr<v1::JobStatus> status = Simulate(job, SimulationOptions());
   ASSERT_TRUE(absl::IsInvalidArgument(status.status())) << status.status();
   EXPECT_NE(status.status().message().find("--step=lognormal:120ms:0.3"), std::string::npos);

@@ -76,12 +76,11 @@ TEST_F(SessionTest, MasterThatIsReadingItsShardIsAwaited) {
 
 TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
   master_.reply()->clear_protocol_version();
-  EXPECT_THAT(Refusal(),
-              AllOf(HasSubstr(absl::StrCat("the master at ", master_.address(),
-                                           " speaks protocol version 1 or older (Catchment 9.9.9), "
-                                           "this worker ",
-                                           kProtocolVersion, " (Catchment ")),
-                    HasSubstr("use binaries of one release")));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr(absl::StrCat("the master at ", master_.address(),
+                                                      " speaks protocol version 1 or older "
+                                                      "(Catchment 9.9.9), this worker ",
+                                                      kProtocolVersion, " (Catchment ")),
+                               HasSubstr("use binaries of one release")));
 }
 
 TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {

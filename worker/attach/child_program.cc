@@ -25,8 +25,8 @@ constexpr double kPollSeconds = 0.005;
 // An exit code above it is a signal's.
 constexpr int kShellSignal = 128;
 constexpr char kMemoryHint[] =
-    ", probably by the kernel for lack of memory (see dmesg): set a smaller batch_size, or run fewer "
-    "workers on this machine";
+    ", probably by the kernel for lack of memory (see dmesg): set a smaller batch_size, "
+    "or run fewer workers on this machine";
 
 void SleepSeconds(double seconds) {
   timespec time = {0, static_cast<long>(seconds * 1e9)};

@@ -18,8 +18,8 @@ namespace {
 // The time for a program to end after its socket is closed.
 constexpr double kDeathSeconds = 1;
 constexpr char kMustEvaluate[] =
-    ". The job gave it weights to score, because it gives join() a test set: if worker.evaluates is true, it "
-    "must call worker.evaluate()";
+    ". The job gave it weights to score, because it gives join() a test set: if worker.evaluates is true, "
+    "it must call worker.evaluate()";
 constexpr char kMustLeave[] =
     ". A loop that ends before the job, as by break, must call worker.leave(), and others train the rest";
 

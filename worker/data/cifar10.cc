@@ -21,8 +21,8 @@ constexpr int64_t kPixels = 3 * 32 * 32;
 constexpr int64_t kRecord = 1 + kPixels;
 constexpr Normalization kChannels[] = {{0.4914f, 0.2470f}, {0.4822f, 0.2435f}, {0.4465f, 0.2616f}};
 constexpr char kRemedy[] =
-    "Fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack its .bin files "
-    "there";
+    "Fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
+    "and unpack its .bin files there";
 
 // The path of `name` in `directory`, or "".
 std::string Find(const std::string& directory, const std::string& name) {

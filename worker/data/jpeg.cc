@@ -25,9 +25,8 @@ constexpr int64_t kMaxPixels = int64_t{1} << 27;
 // A small file can have scans without end that each take as long as the whole image.
 constexpr int kMaxScans = 500;
 constexpr char kReplace[] =
-    "; replace it by another image (--resume needs the same number), or delete it for all workers and start "
-    "the "
-    "job anew";
+    "; replace it by another image (--resume needs the same number), "
+    "or delete it for all workers and start the job anew";
 
 // The functions that libjpeg calls about errors, and the place that it returns to after one.
 struct Handler {
@@ -82,8 +81,7 @@ absl::Status CheckFormat(absl::string_view file, const std::string& path) {
   if (other.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": is not a JPEG image", kReplace));
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": is ", other,
-                   " image, not a JPEG; convert it, or delete it for all workers and "
-                   "start the job anew"));
+                   " image, not a JPEG; convert it, or delete it for all workers and start the job anew"));
 }
 
 // Returns true if the compressed data of the first image are followed by the mark of its end. The marks of an

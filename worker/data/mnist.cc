@@ -19,8 +19,7 @@ constexpr int64_t kSize = 28;
 constexpr Normalization kNormalization = {0.1307f, 0.3081f};
 constexpr char kRemedy[] =
     "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` also writes, or use generated "
-    "digits: "
-    "data { drawn_digits {} }";
+    "digits: data { drawn_digits {} }";
 
 struct File {
   const char* name;

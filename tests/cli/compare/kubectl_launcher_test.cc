@@ -193,8 +193,8 @@ TEST_F(KubectlLauncherTest, AnotherJobInTheNamespaceIsLeftAlone) {
 
 TEST_F(KubectlLauncherTest, AFailureIsReportedAndTheOthersGoOn) {
   Kubectl(
-      absl::StrCat("case $RUN in */sync*) echo '{\"phase\": \"FAILED\", \"reason\": \"weights are NaN\"}' "
-                   ">volume/summary.json;; *) ",
+      absl::StrCat("case $RUN in */sync*) echo '{\"phase\": \"FAILED\", "
+                   "\"reason\": \"weights are NaN\"}' >volume/summary.json;; *) ",
                    kDone, ";; esac"));
   EXPECT_TRUE(Launch().ok());
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("[1/2] sync, 2 workers, seed 1: failed: weights are NaN"),

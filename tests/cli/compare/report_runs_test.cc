@@ -74,8 +74,8 @@ TEST_F(ReportRunsTest, JobsAreNamedByPresetAndByWhatElseDiffers) {
               ElementsAre("sync", "sync, learning_rate 0.25"));
   EXPECT_THAT(
       NameJobs({Job("algorithm { preset: 'diloco' } optimizer { learning_rate: 0.25 }"),
-                Job("algorithm { preset: 'diloco' contribution { pseudo_gradient { local_optimizer { "
-                    "learning_rate: 0.5 } } } }")}),
+                Job("algorithm { preset: 'diloco' "
+                    "contribution { pseudo_gradient { local_optimizer { learning_rate: 0.5 } } } }")}),
       ElementsAre("diloco, optimizer.learning_rate 0.25", "diloco, local_optimizer.learning_rate 0.5"));
   EXPECT_THAT(NameJobs({Job("batch_size: 16"), Job("algorithm { preset: 'easgd' } batch_size: 32")}),
               ElementsAre("sync, batch_size 16", "easgd, batch_size 32"));

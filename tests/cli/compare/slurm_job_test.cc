@@ -42,9 +42,8 @@ TEST(SlurmJob, AWorkerHasAGpu) {
   EXPECT_EQ(Command(options, 8),
             "/usr/bin/sbatch --parsable --no-requeue --job-name=downpour-4-workers-seed-2 "
             "--output=/scratch/out/run/logs/slurm.log --nodes=2 --ntasks=8 --cpus-per-task=1 "
-            "--ntasks-per-node=4 --gpus-per-node=4 --partition=gpu "
-            "/b/catchment.sbatch --out=/scratch/out/run --servers=2 --program=python train.py "
-            "/scratch/out/run/job.textproto");
+            "--ntasks-per-node=4 --gpus-per-node=4 --partition=gpu /b/catchment.sbatch "
+            "--out=/scratch/out/run --servers=2 --program=python train.py /scratch/out/run/job.textproto");
 }
 
 // Returns "NODES x GPUS".

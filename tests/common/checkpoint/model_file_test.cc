@@ -118,10 +118,9 @@ std::string StatisticsError(const std::vector<std::string>& names, int values, b
 TEST(CheckStatistics, RefusesWhatDoesNotBelongBesideTheWeights) {
   EXPECT_EQ(StatisticsError({}, 2), "");
   EXPECT_EQ(StatisticsError({"n.running_mean", "n.running_var"}, 2), "");
-  EXPECT_EQ(
-      StatisticsError({"n.weight"}, 2),
-      "statistic \"n.weight\" is a weight of the model; rename the parameter, because a statistic must not "
-      "replace it");
+  EXPECT_EQ(StatisticsError({"n.weight"}, 2),
+            "statistic \"n.weight\" is a weight of the model; rename the parameter, "
+            "because a statistic must not replace it");
   EXPECT_THAT(StatisticsError({"p.running_var"}, 2), HasSubstr("is a weight of the model"));
   for (const char* name :
        {"", "x", "n.running_means", "running_mean", "__metadata__", "n.running_mean.weight"})

@@ -217,9 +217,8 @@ TEST(LoadJob, FieldOfAnotherMessageIsFound) {
 
 TEST(LoadJob, MissingBraceIsNamedByTheOpenOne) {
   EXPECT_EQ(FileError("model {\n  layers { flatten {} }\n\ndata { mnist {} }\n"),
-            "job.textproto:4:1: model.data: no such field; data belongs to the job itself, and the brace { "
-            "of model, "
-            "in line 1, is open: is a } missing?");
+            "job.textproto:4:1: model.data: no such field; data belongs to the job itself, and the "
+            "brace { of model, in line 1, is open: is a } missing?");
   EXPECT_EQ(FileError("model {\n  layers { flatten {} }\n"),
             "job.textproto:3:1: the text ends, and the brace { of model, in line 1, is open");
   EXPECT_THAT(
@@ -343,8 +342,8 @@ TEST(Overrides, SetListsOfNumbersAndTexts) {
 
 TEST(Overrides, ItemOfAListKeepsItsKind) {
   EXPECT_EQ(OverrideError("model.layers[0].dropout.rate=0"),
-            "model.layers[0].dropout: this item is conv2d, not dropout; to make it one, give it as a whole: "
-            "model.layers[0].dropout={...}");
+            "model.layers[0].dropout: this item is conv2d, not dropout; to make it one, "
+            "give it as a whole: model.layers[0].dropout={...}");
   EXPECT_TRUE(Overridden({"model.layers[0].dropout={rate:0.1}"}).model().layers(0).has_dropout());
 }
 
@@ -361,8 +360,8 @@ TEST(Overrides, MistakesAreNamed) {
   EXPECT_EQ(OverrideError("device=tpu"), "device: expected one of AUTO, CPU, CUDA, got tpu");
   EXPECT_EQ(OverrideError("deterministic=maybe"), "deterministic: expected true or false, got maybe");
   EXPECT_EQ(OverrideError("optimizer=SGD"),
-            "optimizer: expected fields in braces, { ... }, got SGD; to set one field, give its path: "
-            "optimizer.kind=VALUE");
+            "optimizer: expected fields in braces, { ... }, got SGD; to set one field, "
+            "give its path: optimizer.kind=VALUE");
   EXPECT_EQ(OverrideError("batch_size.x=1"), "batch_size: has no fields of its own");
   EXPECT_THAT(OverrideError("batch_size"), StartsWith("is not PATH=VALUE"));
   EXPECT_THAT(OverrideError("=3"), StartsWith("is not PATH=VALUE"));

@@ -40,8 +40,7 @@ TEST(LayoutOf, IsOfWholeTensorsForLarsAndLamb) {
 TEST(LayoutOf, NamesTheFieldThatAsksForWholeTensors) {
   EXPECT_EQ(LayoutOf(Job(v1::Optimizer::LAMB), kTensors, 4).status().message(),
             "optimizer.kind: is LAMB, which takes norms over whole tensors: cannot split 3 tensors, which "
-            "stay whole, "
-            "between 4 servers; use 1 to 3, or another optimizer");
+            "stay whole, between 4 servers; use 1 to 3, or another optimizer");
   EXPECT_EQ(LayoutOf(Job(v1::Optimizer::SGD), kTensors, 1000).status().message(),
             "cannot split 10310 parameters between 1000 servers; use 1 to 645");
 }

@@ -58,8 +58,7 @@ TEST(DescribeResumeConflict, BudgetWorkersAlgorithmAndPlaceMayChange) {
 TEST(DescribeResumeConflict, NamesWhatDiffers) {
   EXPECT_EQ(DescribeResumeConflict(MakeJob(), MakeJob({"model.layers[1].dropout.rate=0.25"})),
             "model.layers[1]: saved { name: \"dropout1\" dropout { rate: 0.5 } }, now { name: \"dropout1\" "
-            "dropout { "
-            "rate: 0.25 } }");
+            "dropout { rate: 0.25 } }");
   EXPECT_EQ(
       DescribeResumeConflict(MakeJob(), MakeJob({"data.drawn_digits={}", "seed=2"})),
       "data: saved { mnist { } }, now { drawn_digits { train_samples: 20000 test_samples: 4000 seed: 1 } }\n"

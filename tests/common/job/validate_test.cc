@@ -537,8 +537,7 @@ TEST(Validate, AllProblemsAreToldAtOnce) {
        {"workers: is 0; must be from 1 to 10000", "optimizer.momentum: is 1.5; must be in [0, 1)",
         "checkpoint.keep: is 0; must be at least 1", "epochs: is 0; must be from 1 to 1000000000",
         "algorithm.consistency.grouped.groups: is 3, and workers is 1; every group needs a worker: lower it, "
-        "raise "
-        "workers, or set algorithm.consistency to synchronous {}"}) {
+        "raise workers, or set algorithm.consistency to synchronous {}"}) {
     EXPECT_THAT(errors, HasSubstr(line));
   }
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 4);
@@ -644,8 +643,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=staleness_aware", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
              "optimizer.schedule.min_momentum conflict"},
         Case{{"optimizer.schedule={decay:PLATEAU factor:1.5 threshold:1 final_fraction:2}"},
-             "optimizer.schedule.final_fraction range, optimizer.schedule.factor range, "
-             "optimizer.schedule.threshold range"},
+             "optimizer.schedule.final_fraction range, optimizer.schedule.factor "
+             "range, optimizer.schedule.threshold range"},
         Case{{"optimizer.kind=LARS", "optimizer.trust_coefficient=0"}, "optimizer.trust_coefficient range"},
         Case{{"optimizer.kind=LARS", "optimizer.momentum=1"}, "optimizer.momentum range"},
         Case{{"optimizer.kind=LAMB", "optimizer.beta2=1"}, "optimizer.beta2 range"},
@@ -904,8 +903,7 @@ TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
   EXPECT_TRUE(FillDefaultsAndValidate(job).ok());
   *job.mutable_faults()->add_stragglers() = *straggler;
   EXPECT_EQ(Errors(job),
-            "faults.stragglers[1].worker: is 1; must be unique; give each worker at most one "
-            "straggler");
+            "faults.stragglers[1].worker: is 1; must be unique; give each worker at most one straggler");
   job.mutable_faults()->mutable_stragglers()->RemoveLast();
   job.mutable_faults()->mutable_stragglers(0)->set_slowdown_factor(0.5);
   EXPECT_EQ(Errors(job), "faults.stragglers[0].slowdown_factor: is 0.5; must be from 1 to 1000");
@@ -960,12 +958,11 @@ TEST(Validate, ProgramsGetNoMinibatchOfOneSample) {
 TEST(Validate, ExternalModelsAreChecked) {
   EXPECT_TRUE(FillDefaultsAndValidate(External()).ok());
   EXPECT_EQ(Errors(External({"model.initial_weights="})),
-            "model.initial_weights: is required with model.external: a safetensors file with the weights "
-            "that training "
-            "starts from");
+            "model.initial_weights: is required with model.external: a safetensors file with the "
+            "weights that training starts from");
   EXPECT_EQ(Errors(External({"model.external.tensors[1].name=a"})),
-            "model.external.tensors[1].name: is a; must be unique; list a parameter that two "
-            "modules share once");
+            "model.external.tensors[1].name: is a; must be unique; "
+            "list a parameter that two modules share once");
   EXPECT_EQ(Errors(External({"model.external.tensors[1].name="})),
             "model.external.tensors[1].name: is required");
   EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 0}"})),
@@ -1071,20 +1068,19 @@ TEST(Validate, WhatFollowsTheTestSetNeedsOne) {
     if (name == "patience") set.push_back("evaluation.keep_best=false");
     EXPECT_EQ(Errors(Synthetic(set)),
               absl::StrCat("evaluation.", name,
-                           ": follows the test set's scores, and data.synthetic has no samples for tests; "
-                           "leave it out"));
+                           ": follows the test set's scores, "
+                           "and data.synthetic has no samples for tests; leave it out"));
   }
 }
 
 TEST(Validate, WhatEndsTrainingByAnEvaluationIsNotForDeterministicJobs) {
   for (const char* field : {"target_accuracy=0.5", "target_loss=1", "patience=2"}) {
     const std::string name = std::string(field).substr(0, std::string(field).find('='));
-    EXPECT_EQ(
-        Errors({absl::StrCat("evaluation.", field), "deterministic=true"}),
-        absl::StrCat("evaluation.", name,
-                     ": ends training by an evaluation, and deterministic is true; evaluations run "
-                     "concurrently with training and end at different times in each run; leave it out, or "
-                     "set deterministic to false"));
+    EXPECT_EQ(Errors({absl::StrCat("evaluation.", field), "deterministic=true"}),
+              absl::StrCat("evaluation.", name,
+                           ": ends training by an evaluation, and deterministic is true; evaluations run "
+                           "concurrently with training and end at different times in each run; "
+                           "leave it out, or set deterministic to false"));
   }
   Filled({"evaluation.keep_best=true", "evaluation.best_by=ACCURACY", "deterministic=true"});
 }
@@ -1093,11 +1089,10 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
   v1::Job job = Minimal();
   job.set_device(static_cast<v1::Device>(9));
   job.mutable_optimizer()->mutable_schedule()->set_decay(static_cast<v1::Schedule::Decay>(9));
-  EXPECT_EQ(
-      Errors(job),
-      "device: is 9; must be AUTO, CPU or CUDA\n"
-      "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE or "
-      "PLATEAU");
+  EXPECT_EQ(Errors(job),
+            "device: is 9; must be AUTO, CPU or CUDA\n"
+            "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, "
+            "POLYNOMIAL, ONE_CYCLE or PLATEAU");
   job = Minimal();
   job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(99));
   EXPECT_EQ(
@@ -1141,8 +1136,7 @@ TEST(Table, SaysWhatItsFieldsMustBe) {
       {"shape: 4 classes: 1 train: 'a.csv'", "data.table.classes: is 1; must be from 2 to 1000000"},
       {"shape: 4 targets: 0 train: 'a.csv'", "data.table.targets: is 0; must be from 1"},
       {"shape: 4 classes: 10 train: 'a.csv' mean: [1, 2]",
-       "data.table.mean: has 2 numbers; must have 1, or 4, one for "
-       "each value of data.table.shape, 4"},
+       "data.table.mean: has 2 numbers; must have 1, or 4, one for each value of data.table.shape, 4"},
       {"shape: [3, 2, 2] classes: 10 train: 'a.csv' deviation: [1, 2]",
        "must have 1, or 3, one for each channel"},
       {"shape: 4 classes: 10 train: 'a.csv' deviation: 0",
@@ -1177,8 +1171,8 @@ TEST(Table, RealTargetsHaveNoAccuracy) {
                         "evaluation { target_accuracy: 0.5 best_by: ACCURACY }");
   job.mutable_model()->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
   EXPECT_EQ(Errors(job),
-            "evaluation.target_accuracy: is a fraction of the test samples, but these have no classes; set "
-            "evaluation.target_loss\n"
+            "evaluation.target_accuracy: is a fraction of the test samples, "
+            "but these have no classes; set evaluation.target_loss\n"
             "evaluation.best_by: is ACCURACY, but test samples have no classes; set it to LOSS");
 }
 

@@ -92,16 +92,15 @@ TEST(ModelShapes, AllProblemsAreReportedTogetherEachByItsPath) {
     layers { dense { units: 0 } }
     layers { }
     layers { dense { units: 7 } })");
-  EXPECT_EQ(
-      errors,
-      "model.layers[0].conv2d.filters: is required, at least 1\n"
-      "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
-      "model.layers[3].dense.units: is required, at least 1\n"
-      "model.layers[4]: has no kind; give one of " +
-          AllKinds() +
-          "\n"
-          "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
-          "dense { units: 10 }");
+  EXPECT_EQ(errors,
+            "model.layers[0].conv2d.filters: is required, at least 1\n"
+            "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
+            "model.layers[3].dense.units: is required, at least 1\n"
+            "model.layers[4]: has no kind; give one of " +
+                AllKinds() +
+                "\n"
+                "model.layers: the output of the last layer, dense2, is 7, "
+                "and the data has 10 classes; end with dense { units: 10 }");
 }
 
 TEST(ModelShapes, DenseAfterImageAsksForFlatten) {
@@ -243,13 +242,10 @@ TEST(ModelShapes, BranchesOfDifferentShapesAreRefused) {
       Errors("layers { residual { layers { conv2d { filters: 2 kernel_size: 3 } } } } layers { flatten {} } "
              "layers { dense { units: 10 } }"),
       "model.layers[0].residual: its layers produce 2x26x26 but its shortcut, the input itself, is 1x28x28; "
-      "a "
-      "sum needs equal shapes: give a shortcut that produces the same, such as conv2d { kernel_size: 1 } "
-      "with the "
-      "branch's "
-      "stride");
-  EXPECT_EQ(Errors("layers { residual { shortcut { relu {} } } } layers { flatten {} } layers { dense { "
-                   "units: 10 } }"),
+      "a sum needs equal shapes: give a shortcut that produces the same, "
+      "such as conv2d { kernel_size: 1 } with the branch's stride");
+  EXPECT_EQ(Errors("layers { residual { shortcut { relu {} } } } layers { flatten {} } "
+                   "layers { dense { units: 10 } }"),
             "model.layers[0].residual.layers: is empty; give the layers of the branch");
 }
 
@@ -284,8 +280,8 @@ TEST(ModelShapes, LayersOfTheWrongInputAreRefused) {
       HasSubstr("model.layers[1].global_average_pool: its input is a vector of 784"));
   EXPECT_THAT(Errors("layers { batch_norm {} } layers { flatten {} } layers { dense { units: 10 } }",
                      SampleShape::Sequence(4, 3)),
-              HasSubstr("model.layers[0].batch_norm: its input is a sequence, 4x3, but it needs images or "
-                        "vectors; use layer_norm"));
+              HasSubstr("model.layers[0].batch_norm: its input is a sequence, 4x3, "
+                        "but it needs images or vectors; use layer_norm"));
   EXPECT_THAT(Errors("layers { max_pool { size: 2 } } layers { flatten {} } layers { dense { units: 10 } }",
                      SampleShape::Sequence(4, 3)),
               HasSubstr("its input is a sequence, 4x3"));

@@ -78,8 +78,8 @@ std::vector<Case> Cases() {
   return {
       {"Dense", "layers { dense { units: 4 } }", SampleShape::Vector(13)},
       {"DenseWithoutBias",
-       "layers { dense { units: 5 bias: false } } layers { relu {} } layers { dense { units: 6 } } layers { "
-       "relu {} }"
+       "layers { dense { units: 5 bias: false } } layers { relu {} } "
+       "layers { dense { units: 6 } } layers { relu {} }"
        "layers { dense { units: 4 } }",
        SampleShape::Vector(13)},
       {"DenseOfAnImage", "layers { flatten {} } layers { dense { units: 4 } }", kImage},
@@ -102,8 +102,8 @@ std::vector<Case> Cases() {
       // Packs of eight and of four values, rows of patches that are filled up, and ranges of columns that
       // sums have.
       {"PacksOfChannels",
-       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} } layers { conv2d { filters: 12 "
-       "kernel_size: 1 } }"
+       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} } "
+       "layers { conv2d { filters: 12 kernel_size: 1 } }"
        "layers { conv2d { filters: 16 kernel_size: 2 stride: 2 groups: 2 } } layers { relu {} }"
        "layers { average_pool { size: 2 } }" +
            end,
@@ -115,45 +115,44 @@ std::vector<Case> Cases() {
        kImage},
       // Sums whose rows several blocks divide.
       {"ManyRows",
-       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } layers { conv2d { filters: "
-       "3 kernel_size: 3 "
-       "stride: 5 } }" +
+       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } "
+       "layers { conv2d { filters: 3 kernel_size: 3 stride: 5 } }" +
            end,
        {3, 32, 29}},
       // With 16 bits, values and gradients that are stored as factors.
       {"RoundedActivations",
        "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} }"
-       "layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm {} } layers { relu "
-       "{} }"
+       "layers { conv2d { filters: 8 kernel_size: 1 bias: false } } "
+       "layers { batch_norm {} } layers { relu {} }"
        "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } }"
-       "layers { residual { layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm "
-       "{} } } }" +
+       "layers { residual { layers { conv2d { filters: 8 kernel_size: 1 bias: false } } "
+       "layers { batch_norm {} } } }" +
            end,
        kImage},
       // The same of forks.
       {"ForkedActivations",
        "layers { conv2d { filters: 8 kernel_size: 3 bias: false } }"
-       "layers { residual { layers { batch_norm {} } layers { conv2d { filters: 8 kernel_size: 1 bias: false "
-       "} } } }"
+       "layers { residual { layers { batch_norm {} } layers { conv2d { filters: 8 kernel_size: 1 "
+       "bias: false } } } }"
        "layers { batch_norm {} } layers { residual { layers { conv2d { filters: 8 kernel_size: 1 } } } }" +
            end,
        kImage},
       // The same of sums, and of convolutions with groups, strides and several chunks; the pooling reads
       // float32.
       {"RoundedSums",
-       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
-       "{} }"
+       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } "
+       "layers { batch_norm {} } layers { relu {} }"
        "layers { residual { layers { conv2d { filters: 16 kernel_size: 3 padding: 1 stride: 2 bias: false } }"
        "                    layers { batch_norm {} } layers { relu {} }"
        "                    layers { conv2d { filters: 16 kernel_size: 3 padding: 1 groups: 4 bias: false } }"
        "                    layers { batch_norm { ghost_batch: 4 } }"
        "                    shortcut { conv2d { filters: 16 kernel_size: 1 stride: 2 bias: false } }"
        "                    shortcut { batch_norm {} } } } layers { relu {} }"
-       "layers { residual { layers { conv2d { filters: 16 kernel_size: 1 } } layers { relu {} } } } layers { "
-       "relu {} }"
+       "layers { residual { layers { conv2d { filters: 16 kernel_size: 1 } } layers { relu {} } } } "
+       "layers { relu {} }"
        "layers { residual { layers { conv2d { filters: 16 kernel_size: 5 padding: 2 bias: false } } } }"
-       "layers { residual { layers { batch_norm {} } } } layers { relu {} } layers { average_pool { size: 2 "
-       "} }" +
+       "layers { residual { layers { batch_norm {} } } } layers { relu {} } "
+       "layers { average_pool { size: 2 } }" +
            end,
        kImage},
       // Convolutions that cuDNN computes if it is found, and one of 1 x 1 that needs no patches.
@@ -174,29 +173,29 @@ std::vector<Case> Cases() {
        kImage},
       // With 2^11 values of patches in a chunk, the second convolution's chunks have four samples, and two.
       {"UnevenChunks",
-       "layers { conv2d { filters: 3 kernel_size: 3 padding: 1 } } layers { conv2d { filters: 6 kernel_size: "
-       "5 stride: 2 } }" +
+       "layers { conv2d { filters: 3 kernel_size: 3 padding: 1 } } "
+       "layers { conv2d { filters: 6 kernel_size: 5 stride: 2 } }" +
            end,
        kImage},
       // Rows that a block computes in place of a warp.
       {"LongRows",
-       "layers { dense { units: 1030 } } layers { layer_norm {} } layers { softmax {} } layers { dense { "
-       "units: 1027 } }",
+       "layers { dense { units: 1030 } } layers { layer_norm {} } layers { softmax {} } "
+       "layers { dense { units: 1027 } }",
        SampleShape::Vector(13), 1027},
       {"MaxPool",
-       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { max_pool { size: 3 stride: 2 "
-       "padding: 1 } }"
+       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } "
+       "layers { max_pool { size: 3 stride: 2 padding: 1 } }"
        "layers { max_pool { size: 2 stride: 1 } }" +
            end,
        kImage},
       {"AveragePool",
-       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { average_pool { size: 3 stride: 2 padding: 1 "
-       "} }" +
+       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { average_pool { size: 3 stride: 2 "
+       "padding: 1 } }" +
            end,
        kImage},
       {"GlobalAveragePool",
-       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { global_average_pool {} } layers { dense { "
-       "units: 4 } }",
+       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { global_average_pool {} } "
+       "layers { dense { units: 4 } }",
        kImage},
       {"Activations",
        "layers { conv2d { filters: 4 kernel_size: 3 } } layers { gelu {} } layers { flatten {} }"
@@ -204,21 +203,20 @@ std::vector<Case> Cases() {
        "layers { dense { units: 6 } } layers { softmax {} } layers { relu {} } layers { dense { units: 4 } }",
        kImage},
       {"DropoutOfAnImage",
-       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { dropout { rate: 0.4 } } layers { flatten {} "
-       "}"
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { dropout { rate: 0.4 } } "
+       "layers { flatten {} }"
        "layers { dropout { rate: 0.2 } } layers { dense { units: 4 } }",
        kImage},
       {"ReluOfAFlatImage",
-       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { flatten {} } layers { relu {} } layers { "
-       "dense "
-       "{ units: 4 } }",
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { flatten {} } "
+       "layers { relu {} } layers { dense { units: 4 } }",
        kImage},
       {"LossOfAFlatImage",
        "layers { conv2d { filters: 2 kernel_size: 2 stride: 1 } } layers { flatten {} }",
        {1, 3, 2}},
       {"BatchNorm",
-       "layers { conv2d { filters: 5 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
-       "{} }" +
+       "layers { conv2d { filters: 5 kernel_size: 3 bias: false } } "
+       "layers { batch_norm {} } layers { relu {} }" +
            end,
        kImage},
       {"BatchNormOfVectors",
@@ -232,10 +230,10 @@ std::vector<Case> Cases() {
        "layers { dense { units: 8 } } layers { layer_norm {} } layers { dense { units: 4 } }",
        kImage},
       {"Residual",
-       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { batch_norm {} } layers { relu {} "
-       "}"
-       "layers { residual { layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { batch_norm "
-       "{} } } }"
+       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } "
+       "layers { batch_norm {} } layers { relu {} }"
+       "layers { residual { layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } "
+       "layers { batch_norm {} } } }"
        "layers { relu {} }"
        "layers { residual { layers { conv2d { filters: 6 kernel_size: 3 padding: 1 stride: 2 } }"
        "                    layers { relu {} } layers { conv2d { filters: 6 kernel_size: 3 padding: 1 } }"
@@ -251,8 +249,7 @@ std::vector<Case> Cases() {
       {"Lstm", "layers { lstm { units: 5 } } layers { dense { units: 4 } }", SampleShape::Sequence(7, 3)},
       {"LstmOfSequences",
        "layers { lstm { units: 5 sequences: true } } layers { layer_norm {} } layers { lstm { units: 4 "
-       "sequences: true "
-       "} } layers { softmax {} } layers { flatten {} } layers { dense { units: 4 } }",
+       "sequences: true } } layers { softmax {} } layers { flatten {} } layers { dense { units: 4 } }",
        SampleShape::Sequence(7, 3)},
       {"SmoothedLabels", "layers { dense { units: 4 } } loss { label_smoothing: 0.2 }",
        SampleShape::Vector(13)},

@@ -17,8 +17,7 @@ TEST(MomentumLog, SaysWhatWasMeasuredAndSet) {
   MomentumLog log(0.9f);
   EXPECT_EQ(log.Line(OpenLoop(3, 0.15f, 2.9155f)),
             "momentum 0.15, learning rate times 2.92: a mean staleness of 3.0 versions adds a momentum of "
-            "0.75, and "
-            "0.90 are wanted together");
+            "0.75, and 0.90 are wanted together");
   v1::MomentumState closed;
   closed.set_momentum(-0.2f);
   EXPECT_EQ(log.Line(closed), "momentum -0.20: nothing is measured yet, and 0.90 is wanted");

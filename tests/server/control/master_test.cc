@@ -689,8 +689,8 @@ TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
   EXPECT_EQ(Ask(lost, 1).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(master_->Command().rosters(0).members_size(), 1);
   EXPECT_THAT(master_->Status().events(),
-              Contains("worker 0 (host:7) sent no heartbeat for 12.0 s: considered lost; its samples are "
-                       "assigned to other workers"));
+              Contains("worker 0 (host:7) sent no heartbeat for 12.0 s: considered lost; "
+                       "its samples are assigned to other workers"));
   Exchange();
   ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
   EXPECT_EQ(kept.lease.minibatches(0).spans(0).begin(), 0u);
@@ -2214,8 +2214,7 @@ TEST_F(MasterTest, ScoreThatNoTestSetCanHaveIsRefused) {
   EXPECT_THAT(report(1, 1, -std::numeric_limits<double>::infinity()), HasSubstr("are not negative"));
   EXPECT_EQ(report(50, 25, 50), "");
   EXPECT_EQ(report(1, 1, 0),
-            "evaluator 0 (host:7) reports EvaluationReport.samples 1, but the test samples "
-            "are 50");
+            "evaluator 0 (host:7) reports EvaluationReport.samples 1, but the test samples are 50");
   EXPECT_EQ(report(50, 25, std::numeric_limits<double>::quiet_NaN()), "");
   EXPECT_EQ(master_->Status().best_test_loss(), 1);
 }
@@ -2440,9 +2439,8 @@ TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
   Leave(lost, "killed", true);
   Exchange();
   EXPECT_EQ(master_->Status().repeated_samples(), 4u);
-  EXPECT_THAT(master_->Status().events(),
-              Contains("the last contribution of worker 0 (host:7) reached only some blocks: 4 samples are "
-                       "computed again"));
+  EXPECT_THAT(master_->Status().events(), Contains("the last contribution of worker 0 (host:7) "
+                                                   "reached only some blocks: 4 samples are computed again"));
 }
 
 TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
@@ -2469,8 +2467,7 @@ TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
   EXPECT_GE(master_->Status().workers(1).seconds_without_progress(), 30);
   EXPECT_EQ(master_->Status().workers(0).seconds_without_progress(), 0) << "it waits for the other one";
   EXPECT_THAT(master_->Status().events(), Contains("no_progress: worker 1 (host:7) has work and has made no "
-                                                   "progress for 30 s; it will be removed after "
-                                                   "60 s"));
+                                                   "progress for 30 s; it will be removed after 60 s"));
   pass(29);
   EXPECT_EQ(master_->Status().workers_size(), 2);
   clock_.Advance(1);
@@ -2620,8 +2617,8 @@ TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
   EXPECT_EQ(master_->OnShardReport(report).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
   EXPECT_EQ(master_->Status().reason(),
-            "server 1 is at version 6 after version 7: it has lost updates; start all servers again with "
-            "--resume");
+            "server 1 is at version 6 after version 7: it has lost updates; "
+            "start all servers again with --resume");
 }
 
 TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {

@@ -116,8 +116,8 @@ TEST_F(MembershipTest, SilentMembersExpireAndHeardOnesDoNot) {
   ASSERT_EQ(expired.size(), 1u);
   EXPECT_EQ(expired[0].index, 1u);
   EXPECT_EQ(events_.last().back(),
-            "worker 1 (b:42) sent no heartbeat for 10.5 s: considered lost; its samples are assigned to "
-            "other workers");
+            "worker 1 (b:42) sent no heartbeat for 10.5 s: considered lost; "
+            "its samples are assigned to other workers");
 }
 
 // A master that is stopped for longer than a lease hears no one, and must not expel all of its workers for

@@ -117,10 +117,9 @@ TEST_F(RunStartTest, DamagedRecordIsAnError) {
 }
 
 TEST(DescribeRecoveryTest, NamesTheLossAndWhatItCosts) {
-  EXPECT_EQ(
-      DescribeRecovery({.process = "server 1", .version = 5210}, 5000, 5003),
-      "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version 5,003; 207 updates are "
-      "computed again");
+  EXPECT_EQ(DescribeRecovery({.process = "server 1", .version = 5210}, 5000, 5003),
+            "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version 5,003; "
+            "207 updates are computed again");
   EXPECT_EQ(DescribeRecovery({.process = "the master"}, 0, 0),
             "the master was lost; went back to the initial weights; 0 updates are computed again");
   EXPECT_EQ(UpdatesComputedAgain({.version = 7}, 9), 0u);

@@ -219,8 +219,8 @@ class ManualWorker {
                       absl::StrCat("algorithm { consistency { ", consistency,
                                    " } contribution { pseudo_gradient { local_steps: ", s.local_steps,
                                    " fragments: 2 overlap_steps: ", s.overlap,
-                                   " local_optimizer { learning_rate: 1 momentum: 0 schedule { decay: "
-                                   "CONSTANT } } } } }")),
+                                   " local_optimizer { learning_rate: 1 momentum: 0 "
+                                   "schedule { decay: CONSTANT } } } } }")),
             128, center)) {
     EXPECT_TRUE(algorithm_->Start(0).ok());
     center->log.clear();

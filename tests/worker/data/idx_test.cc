@@ -82,8 +82,7 @@ TEST(IdxTest, SaysHowMuchOfATruncatedFileIsThere) {
   const absl::Status status = ErrorFor(IdxBytes({2, 2, 2}, "1234567"), 3);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Message(status),
-              HasSubstr("is cut short: its header says 2x2x2, that is 8 bytes of values, and "
-                        "it holds 7"));
+              HasSubstr("is cut short: its header says 2x2x2, that is 8 bytes of values, and it holds 7"));
 }
 
 TEST(IdxTest, SaysThatTheHeaderIsTruncated) {
@@ -99,8 +98,8 @@ TEST(IdxTest, RefusesAnEmptyFile) {
 TEST(IdxTest, ShowsAWrongMagic) {
   const absl::Status status = ErrorFor("<!DOCTYPE html> not found", 3);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("begins with 3c21444f, expected 00000803, an IDX file of unsigned "
-                                         "bytes with 3 dimensions"));
+  EXPECT_THAT(Message(status), HasSubstr("begins with 3c21444f, expected 00000803, "
+                                         "an IDX file of unsigned bytes with 3 dimensions"));
 }
 
 TEST(IdxTest, RefusesAnotherRank) {

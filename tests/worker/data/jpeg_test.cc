@@ -16,9 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kReplace[] =
-    "; replace it by another image (--resume needs the same number), or delete it for all workers and start "
-    "the "
-    "job anew";
+    "; replace it by another image (--resume needs the same number), "
+    "or delete it for all workers and start the job anew";
 
 struct Decoded {
   absl::Status status;
@@ -128,9 +127,8 @@ TEST(JpegTest, BytesBeforeAMarkerDoNoHarm) {
 
 TEST(JpegTest, OtherFormatsAreNamed) {
   EXPECT_EQ(Decode("\x89PNG\r\n").status.message(),
-            "/data/cat/1.jpg: is a PNG image, not a JPEG; convert it, or delete it for all workers and start "
-            "the job "
-            "anew");
+            "/data/cat/1.jpg: is a PNG image, not a JPEG; convert it, "
+            "or delete it for all workers and start the job anew");
   EXPECT_EQ(Decode("hello").status.message(), absl::StrCat("/data/cat/1.jpg: is not a JPEG image", kReplace));
 }
 

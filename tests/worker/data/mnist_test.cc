@@ -14,8 +14,7 @@ using testing::HasSubstr;
 
 constexpr char kRemedy[] =
     "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` also writes, or use generated "
-    "digits: "
-    "data { drawn_digits {} }";
+    "digits: data { drawn_digits {} }";
 
 std::string Message(const absl::StatusOr<DataSets>& data) { return std::string(data.status().message()); }
 
@@ -39,8 +38,8 @@ TEST(MnistTest, NamesEveryPlaceAndTheMendsWhereNothingIsFound) {
   const absl::StatusOr<DataSets> data = LoadMnist({}, {"/none/data", "/none/cache", "/none/home"});
   EXPECT_EQ(data.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(data),
-              HasSubstr("no MNIST files (train-images-idx3-ubyte[.gz] and the three that belong "
-                        "to it). Looked in: /none/data/mnist, /none/cache/catchment/mnist, "
+              HasSubstr("no MNIST files (train-images-idx3-ubyte[.gz] and the three that belong to it). "
+                        "Looked in: /none/data/mnist, /none/cache/catchment/mnist, "
                         "/none/home/.cache/catchment/mnist. "));
   EXPECT_THAT(Message(data), HasSubstr(kRemedy));
 }
@@ -75,8 +74,8 @@ TEST(MnistTest, NamesTheOneFileThatIsMissing) {
   const absl::StatusOr<DataSets> data = LoadMnist(In(directory), {});
   EXPECT_EQ(data.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Message(data), directory +
-                               " has other MNIST files, but no train-labels-idx1-ubyte or "
-                               "train-labels-idx1-ubyte.gz. " +
+                               " has other MNIST files, "
+                               "but no train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz. " +
                                kRemedy);
 }
 

@@ -87,10 +87,9 @@ TEST(Hdf5Test, ReadsRealTargets) {
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows->targets[14], 7);
   spec.unit_targets = true;
-  EXPECT_THAT(
-      Error(Read("mpi_learn.h5", spec)),
-      HasSubstr("row 1, counted from 0, of tests/worker/data/golden/mpi_learn.h5: data set \"features\" has "
-                "target 1.5"));
+  EXPECT_THAT(Error(Read("mpi_learn.h5", spec)),
+              HasSubstr("row 1, counted from 0, of tests/worker/data/golden/mpi_learn.h5: data "
+                        "set \"features\" has target 1.5"));
 }
 
 TEST(Hdf5Test, NamesWhatDoesNotFit) {
@@ -100,8 +99,8 @@ TEST(Hdf5Test, NamesWhatDoesNotFit) {
   spec = kSpec;
   spec.shape = SampleShape::Sequence(2, 2);
   EXPECT_THAT(Error(Read("mpi_learn.h5", spec)),
-              HasSubstr("data set \"features\": its shape, (5, 3), makes rows of 3 values; data.table.shape, "
-                        "2x2, makes 4"));
+              HasSubstr("data set \"features\": its shape, (5, 3), makes rows of 3 values; "
+                        "data.table.shape, 2x2, makes 4"));
   spec = kSpec;
   spec.target = 2;
   EXPECT_THAT(Error(Read("bytes.h5", spec)),

@@ -61,8 +61,7 @@ const char kBatchNorm[] = "layers { batch_norm {} } layers { relu {} }";
 const char kGhosts[] = "layers { batch_norm { ghost_batch: 4 } }";
 const char kBlock[] =
     "layers { residual { layers { batch_norm {} } layers { relu {} } layers { conv2d { filters: 17 "
-    "kernel_size: 3 "
-    "padding: 1 bias: false } } } } layers { relu {} }";
+    "kernel_size: 3 padding: 1 bias: false } } } } layers { relu {} }";
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LayersTest,
@@ -73,15 +72,14 @@ INSTANTIATE_TEST_SUITE_P(
         LayerCase{"batch_norm_large", Between("32", kBatchNorm), {3, 24, 24}, 3, 16, 16, 3e-4},
         LayerCase{"ghosts", Between("16", kGhosts), {3, 6, 6}, 3, 11, 16, 3e-4},
         LayerCase{"ghosts_of_vectors", Behind("33", kGhosts), SampleShape::Vector(7), 3, 10, 16, 3e-4},
-        LayerCase{
-            "batch_norm_of_flat_images",
-            "layers { conv2d { filters: 5 kernel_size: 3 } } layers { flatten {} } layers { batch_norm {} } "
-            "layers { dense { units: 3 } }",
-            {2, 6, 5},
-            3,
-            6,
-            8,
-            3e-4},
+        LayerCase{"batch_norm_of_flat_images",
+                  "layers { conv2d { filters: 5 kernel_size: 3 } } layers { flatten {} } "
+                  "layers { batch_norm {} } layers { dense { units: 3 } }",
+                  {2, 6, 5},
+                  3,
+                  6,
+                  8,
+                  3e-4},
         LayerCase{"blocks", Between("17", kBlock), {3, 9, 7}, 3, 6, 8, 3e-4},
         LayerCase{"blocks_of_blocks", Between("17", std::string(kBlock) + kBlock), {3, 6, 6}, 3, 8, 8, 3e-4},
         LayerCase{"grouped",
@@ -136,10 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 constexpr char kNormed[] =
-    "layers { conv2d { filters: 5 kernel_size: 3 } } layers { batch_norm { ghost_batch: 3 } } layers { relu "
-    "{} } "
-    "layers { flatten {} } layers { dense { units: 6 } } layers { batch_norm {} } layers { dense { units: 3 "
-    "} }";
+    "layers { conv2d { filters: 5 kernel_size: 3 } } layers { batch_norm { ghost_batch: 3 } } "
+    "layers { relu {} } layers { flatten {} } layers { dense { units: 6 } } "
+    "layers { batch_norm {} } layers { dense { units: 3 } }";
 
 // Gives samples begin .. end-1 in minibatches of `size`.
 std::function<bool(Minibatch*)> InBatches(const Samples& samples, int begin, int end, int size) {

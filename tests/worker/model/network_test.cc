@@ -86,13 +86,11 @@ INSTANTIATE_TEST_SUITE_P(
                      "layers { dense { units: 4 } }",
                      {2, 4, 4}},
         GradientCase{"dropout_first",
-                     "layers { dropout { rate: 0.5 } } layers { flatten {} } "
-                     "layers { dense { units: 4 } }",
+                     "layers { dropout { rate: 0.5 } } layers { flatten {} } layers { dense { units: 4 } }",
                      {2, 2, 3}},
         GradientCase{"dropout_after_relu",
                      "layers { conv2d { filters: 3 kernel_size: 2 } } layers { relu {} } "
-                     "layers { dropout { rate: 0.5 } } layers { flatten {} } "
-                     "layers { dense { units: 4 } }",
+                     "layers { dropout { rate: 0.5 } } layers { flatten {} } layers { dense { units: 4 } }",
                      {1, 4, 4}},
         GradientCase{"two_convs",
                      "layers { conv2d { filters: 3 kernel_size: 3 padding: 1 } } "
@@ -124,18 +122,16 @@ INSTANTIATE_TEST_SUITE_P(
             "layers { layer_norm {} } layers { dense { units: 5 } } layers { layer_norm { epsilon: 0.1 } } "
             "layers { tanh {} } layers { dense { units: 4 } }",
             SampleShape::Vector(6)},
-        GradientCase{
-            "gelu_tanh_sigmoid_softmax",
-            "layers { dense { units: 6 } } layers { gelu {} } layers { dense { units: 5 } } "
-            "layers { tanh {} } layers { dropout { rate: 0.2 } } layers { dense { units: 5 } } "
-            "layers { sigmoid {} } layers { relu {} } layers { dense { units: 5 } } layers { softmax {} } "
-            "layers { dense { units: 4 } }",
-            SampleShape::Vector(3)},
+        GradientCase{"gelu_tanh_sigmoid_softmax",
+                     "layers { dense { units: 6 } } layers { gelu {} } layers { dense { units: 5 } } "
+                     "layers { tanh {} } layers { dropout { rate: 0.2 } } layers { dense { units: 5 } } "
+                     "layers { sigmoid {} } layers { relu {} } layers { dense { units: 5 } } "
+                     "layers { softmax {} } layers { dense { units: 4 } }",
+                     SampleShape::Vector(3)},
         GradientCase{"pools",
-                     "layers { conv2d { filters: 3 kernel_size: 2 padding: 1 } } "
-                     "layers { max_pool { size: 3 stride: 2 padding: 1 } } "
-                     "layers { average_pool { size: 2 stride: 1 padding: 1 } } layers { gelu {} } "
-                     "layers { global_average_pool {} } layers { dense { units: 4 } }",
+                     "layers { conv2d { filters: 3 kernel_size: 2 padding: 1 } } layers { max_pool { size: 3 "
+                     "stride: 2 padding: 1 } } layers { average_pool { size: 2 stride: 1 padding: 1 } } "
+                     "layers { gelu {} } layers { global_average_pool {} } layers { dense { units: 4 } }",
                      {2, 5, 4}},
         GradientCase{"residual_of_the_data",
                      "layers { residual { layers { conv2d { filters: 2 kernel_size: 3 padding: 1 } } } } "
@@ -468,8 +464,8 @@ TEST(Network, ModelsTooLargeForMemoryAreRefused) {
   GTEST_SKIP() << "a sanitizer's allocator ends the process instead of refusing";
 #endif
   const auto refused =
-      Network::Create(Parse("layers { conv2d { filters: 60000 kernel_size: 1 } } layers { max_pool { size: "
-                            "28 } } layers { flatten {} } "
+      Network::Create(Parse("layers { conv2d { filters: 60000 kernel_size: 1 } } "
+                            "layers { max_pool { size: 28 } } layers { flatten {} } "
                             "layers { dense { units: 10 } }"),
                       {1, 28, 28}, 10, {.max_batch_size = 1 << 14}, MakeCpuBackend({.deterministic = true}));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << refused.status();

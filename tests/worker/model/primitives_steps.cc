@@ -46,9 +46,8 @@ const ModelText kModels[] = {
      "layers { flatten {} } layers { dense { units: 10 } }",
      {1, 28, 28}},
     {"pooled_input",
-     "layers { max_pool { size: 2 } } layers { conv2d { filters: 24 kernel_size: 3 } } layers { batch_norm "
-     "{} } "
-     "layers { relu {} } layers { flatten {} } layers { dense { units: 10 } }",
+     "layers { max_pool { size: 2 } } layers { conv2d { filters: 24 kernel_size: 3 } } "
+     "layers { batch_norm {} } layers { relu {} } layers { flatten {} } layers { dense { units: 10 } }",
      {3, 32, 32}},
 };
 

@@ -169,8 +169,8 @@ class CsvReader {
   }
 
   const char* IndexHint() const {
-    return begins_with_index_ ? "; the first name in row 1 is empty, like that of pandas' index: write the "
-                                "file with to_csv(index=False)"
+    return begins_with_index_ ? "; the first name in row 1 is empty, "
+                                "like that of pandas' index: write the file with to_csv(index=False)"
                               : "";
   }
 

@@ -81,8 +81,8 @@ absl::Status ParseType(absl::string_view header, NpyArray* array) {
   if (WithType(array->type, [&](auto value) { bytes = sizeof value; })) return absl::OkStatus();
   const bool is_big = absl::StartsWith(array->type, ">");
   return Bad(*array, absl::StrCat("its values are ", array->type, is_big ? ", big-endian" : "",
-                                  "; save little-endian float32, float64 or integers, such as "
-                                  "array.astype('<f4')"));
+                                  "; save little-endian float32, "
+                                  "float64 or integers, such as array.astype('<f4')"));
 }
 
 absl::Status ParseShape(absl::string_view header, NpyArray* array) {

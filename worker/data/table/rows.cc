@@ -72,8 +72,7 @@ bool IsRoundedWhole(double value) {
 void WarnOfRounding(double value, float rounded, const std::string& name) {
   LOG_FIRST_N(WARNING, 1) << absl::StrFormat(
       "%s is %.17g, and the model gets %.17g: float32 rounds whole numbers above 2^24, so different values "
-      "may "
-      "become equal. Set data.table.mean and data.table.deviation, which are applied before the rounding",
+      "may become equal. Set data.table.mean and data.table.deviation, which are applied before the rounding",
       name, value, rounded);
 }
 

@@ -86,10 +86,10 @@ TEST_F(FailuresTest, AProductThatCublasLacksIsNamedWithSizesTypesAndAlignments) 
   const std::string message(Make(kDense).status().message());
   EXPECT_THAT(
       message,
-      HasSubstr("has no algorithm for the product in float32 of a 3 x 13 (rows of 13, aligned to 256) and "
-                "b 7 x 13 transposed (rows of 13, aligned to 256) to float32 c 3 x 7 (rows of 7, aligned "
-                "to 256), with a bias, with relu, nor with less alignment or without bias and relu: "
-                "cuBLAS error 15"));
+      HasSubstr("has no algorithm for the product in float32 of a 3 x 13 (rows of 13, aligned to 256) and b "
+                "7 x 13 transposed (rows of 13, aligned to 256) to float32 c 3 x 7 (rows of 7, aligned to "
+                "256), with a bias, with relu, "
+                "nor with less alignment or without bias and relu: cuBLAS error 15"));
   EXPECT_THAT(message, HasSubstr("CUBLASLT_LOG_LEVEL=5"));
 }
 
@@ -110,8 +110,8 @@ TEST_F(FailuresDeathTest, WithoutTheVariableTheErrorSaysThatItNamesTheKernel) {
   Set("CATCHMENT_PTX_ORDER", "lazy");
   Set("CATCHMENT_PTX_FAULT", "Normalize");
   EXPECT_DEATH(Train(kNorm),
-               "the CUDA device failed: the device's work failed .CATCHMENT_CUDA_SYNC=1 names the kernel.: "
-               "CUDA error 700");
+               "the CUDA device failed: the device's work failed .CATCHMENT_CUDA_SYNC=1 "
+               "names the kernel.: CUDA error 700");
 }
 
 }  // namespace

@@ -97,8 +97,7 @@ int Main(std::vector<std::string> arguments) {
       << "usage: step_counts [--kernels] [JOB BATCH_SIZE SMALL_BATCH PRECISION]...";
   std::printf(
       "| model | launches | products | GB of kernels | GB of products | staged copies | waits, before the "
-      "last "
-      "launch | ms, modelled |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+      "last launch | ms, modelled |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
   if (arguments.empty()) {
     for (Row row : kRows) {
       row.job = "examples/" + row.job + ".textproto";

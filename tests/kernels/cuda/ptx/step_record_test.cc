@@ -33,8 +33,8 @@ TEST(StepRecordTest, CountsAStepOfOneDenseLayer) {
 // samples.
 TEST(StepRecordTest, CopiesDirectlyAndWaitsLast) {
   const StepSpec spec = SpecOf(
-      "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } layers { relu {} } layers { "
-      "flatten {} }"
+      "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } "
+      "layers { relu {} } layers { flatten {} }"
       "layers { dense { units: 8 } }",
       {3, 12, 12});
   const StepCounts counts = Count(RecordStep(spec, 8, /*execute=*/false));
@@ -46,8 +46,8 @@ TEST(StepRecordTest, CopiesDirectlyAndWaitsLast) {
 TEST(StepRecordTest, CountsEachSectorOnceHoweverOftenItIsRead) {
   // Each value of the input is in up to nine windows, which are gathered; 10 x 10 x 8 values of 4 bytes.
   const StepSpec spec = SpecOf(
-      "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } } layers { global_average_pool "
-      "{} }",
+      "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } } "
+      "layers { global_average_pool {} }",
       {8, 10, 10});
   for (const Operation& operation : RecordStep(spec, 2, /*execute=*/true)) {
     if (operation.name.find("6Gather") == std::string::npos) continue;
@@ -92,8 +92,8 @@ TEST(StepRecordTest, CountsTheKernelsOfABatchNorm) {
 TEST(StepRecordTest, ValuesBetweenConvolutionsBatchNormsAndSumsHave16Bits) {
   StepSpec spec = SpecOf(
       "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } } layers { batch_norm {} }"
-      "layers { residual { layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm "
-      "{} } } }"
+      "layers { residual { layers { conv2d { filters: 8 kernel_size: 1 bias: false } } "
+      "layers { batch_norm {} } } }"
       "layers { relu {} } layers { conv2d { filters: 8 kernel_size: 1 } } layers { global_average_pool {} }",
       {8, 10, 10});
   spec.precision = CATCHMENT_CUDA_BFLOAT16;
