@@ -6,7 +6,7 @@
 #   plugin     the CUDA plugin there
 # shellcheck disable=SC2154
 
-# What the kernel or a GPU's driver brings.
+# The libraries that the kernel or a GPU's driver brings.
 readonly left_out='^(linux-vdso|libcuda)[.-]'
 
 # The loader and the C library, which the programs take from the bundle. All of it, since its parts work only

@@ -15,8 +15,8 @@ import sys
 
 # For g++ alone; clangd does not know them.
 GCC_ONLY = {"-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-Wunused-but-set-parameter"}
-# What only writes dependency files, and g++'s precompiled header, which clangd cannot read: (flag, arguments
-# that follow it).
+# The flags that only write dependency files, and g++'s precompiled header, which clangd cannot read: (flag,
+# arguments that follow it).
 LEFT_OUT = {"-MD": 0, "-MF": 1, "-include": 1}
 
 

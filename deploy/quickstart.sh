@@ -53,7 +53,7 @@ has_mnist() {
   done
 }
 
-# Where the workers look too. Prints the directory.
+# Prints the directory with the MNIST files, if there is one. Looks where the workers look, too.
 find_mnist() {
   local directory
   for directory in "${CATCHMENT_DATA:+$CATCHMENT_DATA/mnist}" \

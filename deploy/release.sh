@@ -26,7 +26,7 @@ die() {
   exit 1
 }
 
-# Whether this is Debian 12. CATCHMENT_OS_RELEASE: another file in place of /etc/os-release, for tests.
+# Succeeds if this is Debian 12. CATCHMENT_OS_RELEASE: another file in place of /etc/os-release, for tests.
 on_debian_12() {
   # shellcheck source=/dev/null
   (. "${CATCHMENT_OS_RELEASE:-/etc/os-release}" && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, scripts with
 # ShellCheck, BUILD files with tests/build_files.py, how files are opened, which clocks measure time, that the
-# names of types differ, the language, the width of lines, the layers of docs/architecture.md with
-# tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run
-# fails if it does.
+# names of types differ, comments with tests/comments.py, the language, the width of lines, the layers of
+# docs/architecture.md with tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It
+# takes seconds, and .ci/run fails if it does.
 #
 #   tests/lint.sh
 #
@@ -69,18 +69,9 @@ twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
 
 # Language.
 mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto')
-mapfile -t worded < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.md' '*.py' '*.sh')
-# A block of comments that begins so is a noun clause. A comment after code continues in lines that are
-# indented more.
-! awk 'FNR == 1 { open = 0 }
-       match($0, /^ *\/\/+ ?/) {
-         if (!open && substr($0, RLENGTH + 1) ~ /^(Of|What|Whether|Whose|Those|Where|Which|Who|How)[ ,:]/)
-           { print FILENAME ":" FNR ":" $0; found = 1 }
-         open = 1; next
-       }
-       { open = / \/\/ / }
-       END { exit !found }' "${commented[@]}" ||
-  hint 'begin the comments above with a verb or a noun: "Returns true if ...", not "Whether ..."'
+mapfile -t explained < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.py' '*.sh' '*.sbatch' '*.bzl' BUILD '*/BUILD' .ci/run)
+mapfile -t worded < <(files '*.md'; printf '%s\n' "${explained[@]}")
+tests/comments.py "${explained[@]}" || hint "change the comments above as shown"
 ! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [A-Za-z]+' "${worded[@]}" |
   grep -vE '\b[Tt]here (is|are|was|were) no |\b(are|was|were) no (longer|more|faster|slower|staler) |\bno faster ' ||
   hint 'write "is not a", not "is no", except after "there"'

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# What a contributor adds besides: tests, documents, examples, and what runs on other people's machines.
+# Files that a contributor adds besides: tests, documents, examples, and what runs on other people's machines.
 OUTSIDE = ("tests/", "docs/", "examples/", "deploy/", "python/", ".ci/")
 RECIPE = re.compile(r"<!-- recipe: (.*) -->\n((?:- `[^`]+`\n)+)")
 

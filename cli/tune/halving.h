@@ -64,11 +64,11 @@ struct HalvingResult {
 
 // Decides when trials continue in the next rung.
 enum class Promotion {
-  kRungByRung,  // when all trials of their rung have ended
-  // Each as soon as it is among the best of one in kHalvingFactor of those that have ended (ASHA): no run
-  // waits, and
+  // A trial continues when all trials of its rung have ended.
+  kRungByRung,
+  // A trial continues as soon as it is among the best of one in kHalvingFactor of those that have ended
+  // (ASHA): no run waits, and a few continue that are not among the best in the end.
   kAtOnce,
-  // a few continue that are not among the best in the end
 };
 
 // A run of a trial with the share of a rung, which counts from 0.

@@ -23,7 +23,7 @@ struct CompensationKind {
   bool scales = false;          // multiplies a contribution or its step by a factor of its staleness
   bool sets_momentum = false;   // of the servers' SGD
   bool reads_momentum = false;  // computes with the momentum of the servers' SGD
-  bool needs_nesterov = false;  // ... which is Nesterov's
+  bool needs_nesterov = false;  // the momentum of the servers' SGD must be Nesterov's
   // Counts contributions or compares two in a row, so each must make an update.
   bool needs_each = false;
   // Sets the fields that have a default and are not set. Null: there are none.

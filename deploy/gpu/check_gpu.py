@@ -1,4 +1,4 @@
-"""What deploy/gpu/run.sh does, which see: runs the parts, writes results.md and results.json."""
+"""Runs the parts of deploy/gpu/run.sh, which documents them, and writes results.md and results.json."""
 import argparse
 import datetime
 import json

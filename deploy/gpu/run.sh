@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What works on this machine's GPU, and how fast. Writes results.md and results.json. In a bundle that
-# deploy/gpu_bundle.sh has made.
+# Tests what works on this machine's GPU, and measures how fast. Writes results.md and results.json. Runs in
+# a bundle that deploy/gpu_bundle.sh has made.
 #
 #   ./run.sh [--out=DIR] [--parts=device,tests,sanitizer,speed,profile,training] [--minutes=8] [--plugin=FILE]
 #

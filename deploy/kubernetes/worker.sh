@@ -36,7 +36,7 @@ if [[ ($code -ne 0 || $signaled == yes) && $OUT/summary.json -nt /tmp/begun ]] &
 for ((i = 0; i < patience; ++i)); do
   [[ $signaled == no ]] || exit 1
   if done_in "$OUT"; then exit 0; fi
-  # What an earlier life of the job left does not count.
+  # A summary that an earlier life of the job left does not count.
   [[ ! $OUT/summary.json -nt /tmp/begun ]] || break
   sleep 1
 done

@@ -15,7 +15,7 @@ ADDRESS, PORT = "10.213.77.%d", 7000  # as tests/cluster/network_switch has them
 
 
 class Failure(Exception):
-    """What is wrong, in a sentence or two."""
+    """Says what is wrong, in a sentence or two."""
 
 
 def separate():

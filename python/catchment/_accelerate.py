@@ -1,4 +1,5 @@
-"""What Accelerate has set up in this program: its loops look ahead, divide losses and move minibatches."""
+"""Follows what Accelerate has set up in this program: its loops look ahead, divide losses and move
+minibatches."""
 import sys
 
 _ACCUMULATES = ("Accelerator(gradient_accumulation_steps=%d) makes a step of several minibatches, but each minibatch of "

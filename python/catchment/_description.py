@@ -1,5 +1,5 @@
-"""What `catchment train --program` asks a program for before it starts the job: the model and its initial
-weights."""
+"""Writes what `catchment train --program` asks a program for before it starts the job: the model and its
+initial weights."""
 import json
 import os
 import struct

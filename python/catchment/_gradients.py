@@ -30,7 +30,7 @@ _STILL_MOVES = ("parameter %s has no gradient in this step. To the servers it is
 
 
 class Gradients:
-    """What the three ways share; take() of each takes the gradients of the step that ends.
+    """Base class of the three ways; take() of each takes the gradients of the step that ends.
 
     accumulates: whether further backward passes of the step follow.
     """

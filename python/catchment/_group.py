@@ -20,8 +20,7 @@ _PATIENCE = datetime.timedelta(days=365)
 
 
 class GroupAttachment:
-    """What _attachment.Attachment is, for each rank of a group. All ranks call the same methods in the same
-    order.
+    """An _attachment.Attachment for each rank of a group. All ranks call the same methods in the same order.
 
     attach: makes rank 0's Attachment. Exceptions of this or a later call on rank 0 are raised on every rank.
     """

@@ -1,4 +1,4 @@
-"""What differs between the backends of Keras: calls from within a step, and data sets for fit()."""
+"""Hides what differs between the backends of Keras: calls from within a step, and data sets for fit()."""
 import keras
 import numpy
 

@@ -1,4 +1,4 @@
-"""What of a Lightning Trainer cannot be had in a job. Each check raises an error that names it and its remedy."""
+"""Refuses what a Lightning Trainer cannot have in a job. Each error names it and its remedy."""
 import re
 import warnings
 

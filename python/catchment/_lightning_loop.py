@@ -38,7 +38,7 @@ class EpochsOfJob:
         if self._epoch is not None:
             _lightning_checks.check_monitors(trainer, self._callbacks, fails=True)
         self._epoch = self._worker.epoch
-        # Of this worker it is the first if it has joined late, or resumes.
+        # This may be the first epoch of this worker, if it has joined late, or resumes.
         progress = self._loop.epoch_progress.current
         progress.ready, progress.started = self._epoch + 1, self._epoch
         progress.processed = progress.completed = self._epoch

@@ -1,4 +1,4 @@
-"""What the DataLoaders of a program mean for its job. Each of their settings is kept, or refused by its name."""
+"""Applies the DataLoaders of a program to its job. Each of their settings is kept, or refused by its name."""
 import itertools
 import warnings
 

@@ -10,9 +10,9 @@ _watched = None  # the losses of this program's step
 
 
 class Losses:
-    """What backward was called on since the step began: values whose gradients are in the .grad of the job's
-    parameters. A pass that reaches none of them, such as one for another model, or whose gradients the program has
-    removed before the next, as those of an attack on the inputs, is not one of the step's.
+    """The values on which backward was called since the step began, and whose gradients are in the .grad of the
+    job's parameters. A pass that reaches none of them, such as one for another model, or whose gradients the
+    program has removed before the next, as those of an attack on the inputs, is not one of the step's.
 
     parameters: objects whose `tensor` is the parameter.
     """

@@ -54,7 +54,7 @@ class Minibatches(IterableDataset):
         self._loop[0] += 1
 
     def __getstate__(self):
-        # Of the attachment a process that a DataLoader has spawned needs these.
+        # A process that a DataLoader has spawned needs these of the attachment.
         about = {name: getattr(self._attachment, name) for name in ("step", "stopped", "left", "hinted")}
         return dict(self.__dict__, _attachment=types.SimpleNamespace(**about), _handed=None)
 

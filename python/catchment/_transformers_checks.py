@@ -1,4 +1,4 @@
-"""What of a Trainer of Hugging Face cannot be had in a job, or has no effect in it."""
+"""Refuses what a Trainer of Hugging Face cannot have in a job, and warns of what has no effect in it."""
 import dataclasses
 import warnings
 

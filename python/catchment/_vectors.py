@@ -102,7 +102,7 @@ class _Vector(collections.abc.MutableMapping):
         return dict(self._parts)
 
     def __reduce__(self):
-        # Of copy.deepcopy and pickle: a dict of copies.
+        # copy.deepcopy and pickle make a dict of copies.
         return dict, (self._parts if numpy is None else {name: numpy.array(part) for name, part in self.items()},)
 
 

@@ -95,7 +95,7 @@ def _strategy_of(package):
 
 
 class _JobStrategy:
-    """What a strategy of either package does for a job."""
+    """Base of the strategies of both packages: the part that is for the job."""
 
     strategy_name = "catchment"
 

@@ -170,7 +170,7 @@ class ControlLoop {
   ImageGate gate_;
   Master::Decisions decided_;         // at the last change
   bool evaluations_changed_ = false;  // since the state was described
-  // What waits for an image, in the order of these.
+  // Commands and answers that wait for an image, in the order of the images.
   struct HeldCommands {
     uint64_t image = 0;
     std::vector<ServerCommand> commands;

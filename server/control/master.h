@@ -363,13 +363,13 @@ class Master {
   uint64_t data_checksum_ = 0;                  // of the first worker; 0: unknown
   bool overstated_ = false;                     // workers have stated more samples than they were assigned
   uint64_t class_names_ = from_.class_names();  // RegisterRequest.class_names of the workers; 0: none
-  // What a worker states of its data. By process, of those that wait because theirs differs.
+  // A worker's statement of its data.
   struct Statement {
     uint64_t train_samples = 0, class_names = 0;
     bool operator==(const Statement&) const = default;
   };
-  std::map<std::string, Statement> waiting_;
-  bool assigned_ = false;  // samples, to any worker of this run
+  std::map<std::string, Statement> waiting_;  // by process, of workers that wait because theirs differs
+  bool assigned_ = false;                     // samples, to any worker of this run
   uint64_t total_samples_ = 0;
   JobStateMachine state_machine_;
   ShardReports shard_reports_;

@@ -27,7 +27,7 @@ class SampleSource {
   // are fewer than 2 * size. The result is empty only if no samples are left.
   Step Take(uint64_t size);
 
-  // Returns samples, which will be taken again before fresh ones.
+  // Puts samples back, which are taken again before fresh ones.
   void Return(const Step& step) { pool_.Add(step); }
 
   bool empty() const { return pool_.empty() && FreshOfEpoch() == 0; }

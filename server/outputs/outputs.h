@@ -53,7 +53,7 @@ class Outputs {
     std::vector<std::string> devices;  // of workers, without duplicates
     uint64_t best_weights = 0;         // the evaluation of model-best.safetensors; 0: none
     uint64_t computed_samples = 0;     // since the master's start, as the status's seconds
-    // Of a simulation (simulation/goodput.h); absent: not measured.
+    // Measures of a simulation (simulation/goodput.h); absent: not measured.
     std::optional<double> goodput;
     std::optional<double> uptime;
     std::optional<uint64_t> busiest_second_bytes;

@@ -93,7 +93,7 @@ class PushLedger {
     size_t num_blocks = 0;    // in the shard
     uint64_t watermark = 0;   // all blocks of pushes up to this one are done
     uint64_t steps = 0;       // in pushes up to the watermark
-    uint64_t next_steps = 0;  // ... and in the next one; `steps` while none of its blocks has arrived
+    uint64_t next_steps = 0;  // in these and the next one; `steps` while none of its blocks has arrived
     // Blocks of push watermark + 1. In a synchronous group those that have arrived wait for others before
     // they are done.
     size_t num_arrived = 0;

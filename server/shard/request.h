@@ -74,8 +74,8 @@ inline Request MakeRequest(uint32_t worker, uint64_t incarnation, const BlockHea
 // The last answer that a worker was sent for a block.
 struct Sent {
   std::optional<double> at;  // seconds, on the clock of Shard::Handle; absent: it was sent nothing
-  // Of the weights, and of those that it was sent before, which it may still compute with. Before the first
-  // ones: of the shard when it joined.
+  // The version of the weights, and that of the weights that it was sent before, with which it may still
+  // compute. Before it is sent any: the version of the shard when it joined.
   uint64_t version = 0, version_before = 0;
   BufferPtr weights;  // if the rule needs them
   BufferPtr sample;   // of the center at that time (server/shard/gap_sample.h)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a PyTorch program keeps of its speed when a worker runs it (docs/python.md), on this machine, in
-turns.
+"""Measures how much of its speed a PyTorch program keeps when a worker runs it (docs/python.md), on this
+machine, in turns.
 
     attached.py [--json=FILE] [--python=PYTHON] [--tensorflow=PYTHON] [--seconds=10] [--rounds=3]
                 [--cases=one,two,peers,empty] [--models=mnist_cnn,mnist_mlp,resnet18] [--bin=bazel-bin]

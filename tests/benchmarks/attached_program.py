@@ -1,4 +1,4 @@
-"""What attached.py runs: a training loop on random minibatches of 128 samples.
+"""The program that attached.py runs: a training loop on random minibatches of 128 samples.
 
     attached_program.py local|ddp|attached|overlapped|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
 

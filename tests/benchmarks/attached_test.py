@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What attached.py makes of the times that it takes."""
+"""Tests what attached.py makes of the times that it measures."""
 import contextlib
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Whether computing or reading limits a ResNet-18 on JPEG images, with 1 and 2 threads that read.
+"""Measures whether computing or reading limits a ResNet-18 on JPEG images, with 1 and 2 threads that read.
 
     images.py CATCHMENT WRITE_IMAGES [--json=FILE] [--images=2000] [--samples=128] [--threads=2] [--stage]
 

@@ -1,4 +1,5 @@
-"""What two workers on two cores keep of twice one worker's speed, with a server on the same cores.
+"""Measures how much of twice one worker's speed two workers on two cores keep, with a server on the same
+cores.
 
     two_workers.py CATCHMENT [--json=FILE] [--models=mnist_cnn,mnist_mlp] [--rounds=3]
 

@@ -100,7 +100,7 @@ def environment(isa):
 
 
 class PyTorch:
-    """How PyTorch is run here."""
+    """Runs PyTorch here."""
 
     def __init__(self, isa):
         self.env = environment(isa)

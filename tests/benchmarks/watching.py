@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs to watch a job, in processor time of its server and its two workers.
+"""Measures what it costs to watch a job, in processor time of its server and its two workers.
 
     watching.py {queries,trace,logs} [--bin=bazel-bin] [--pairs=20] [--samples=400000] [--times=20]
 

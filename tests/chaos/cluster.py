@@ -18,7 +18,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 
 
 class Failure(Exception):
-    """What is wrong, in a sentence."""
+    """Says what is wrong, in a sentence."""
 
 
 def find(path):

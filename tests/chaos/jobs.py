@@ -56,8 +56,8 @@ model {
 data { drawn_digits { train_samples: 2000 } }
 """
 CHANCE = 0.1  # of ten classes
-# What may end an evaluated job early: nothing, a target that is reached soon, evaluations that are not
-# better.
+# The fields that may end an evaluated job early: none, a target that is reached soon, evaluations that are
+# not better.
 STOPS = ["", "target_accuracy: 0.5", "patience: 3"]
 
 

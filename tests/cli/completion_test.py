@@ -23,8 +23,8 @@ PREPARE = {
     "bash": "bind 'set enable-bracketed-paste off'",
     "zsh": "unsetopt prompt_sp zle_bracketed_paste; autoload -Uz compinit; compinit -u -D",
 }
-# What is typed before Tab, and the arguments after it. Only words with a single completion: shells show
-# several in their own ways.
+# The words that are typed before Tab, and the arguments after it. Only words with a single completion: shells
+# show several in their own ways.
 CASES = [
     ("catchment adv", ["advise"]),
     ("catchment stat", ["status"]),

@@ -18,7 +18,7 @@ TEST(WorkRatesTest, OneReadingAloneIsSinceTheWorkersRegistration) {
   EXPECT_DOUBLE_EQ(*SamplesPerSecond(status, nullptr), 1920.4);
 }
 
-// Returns a worker that has trained for 2 s of its own time, 1 s of it computing.
+// Trains a worker for 2 s of its own time, 1 s of it computing.
 void GoOn(v1::JobStatus* status, int worker) {
   v1::Progress* progress = status->mutable_workers(worker)->mutable_progress();
   progress->set_steps(progress->steps() + 10);

@@ -17,7 +17,7 @@ fail() {
   exit 1
 }
 
-# Which run directories have a result, and when it was written.
+# Prints which run directories have a result, and when it was written.
 results() { stat --format='%n %y' "$out"/runs/*/summary.json 2>/dev/null || true; }
 
 "${compare[@]}" >"$log" 2>&1 &

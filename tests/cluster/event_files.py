@@ -104,7 +104,7 @@ def _histogram(data):
 
 
 class EventFile:
-    """What one file has: version, start (step of its START, or None), scalars and histograms by tag."""
+    """The content of one file: version, start (step of its START, or None), scalars and histograms by tag."""
 
     def __init__(self, path):
         self.path = path

@@ -126,7 +126,7 @@ def fault(number, command, job, preset):
     valid, why = run(command_line("validate", job, preset, ""))
     if valid != 0:
         return None if any(line in text for line in refusal(why)) else answer_of(arguments, code, text, why)
-    # What computes on the data needs it; advice and plans do not.
+    # A command that computes on the data needs it; advice and plans do not.
     if command in ("simulate", "train") and NO_DATA.search(text):
         return None
     return answer_of(arguments, code, text)

@@ -29,7 +29,7 @@ def weights(path):
 def resume(out, servers):
     shutil.copytree(OLD, out)
     subprocess.run(["chmod", "-R", "u+w", out], check=True)
-    # What the release's own run left, so that what is compared below is of this one.
+    # Removes what the release's own run left, so that what is compared below is of this one.
     for name in ("model.safetensors", "summary.json"):
         os.remove(os.path.join(out, name))
     subprocess.run(["cli/catchment", "train", "--resume", f"--out={out}", f"--servers={servers}", "--set",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What staleness does, and what each compensation does about it: trains one job with every constant delay and
-every compensation, and writes the table and the picture of docs/results/staleness.md.
+"""Shows what staleness does, and what each compensation does about it: trains one job with every constant
+delay and every compensation, and writes the table and the picture of docs/results/staleness.md.
 
     bazel build -c opt //cli:catchment && CATCHMENT_DATA=/data tests/cluster/staleness_table.py OUT_DIR
 

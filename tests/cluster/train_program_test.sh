@@ -103,7 +103,7 @@ mkdir "$TEST_TMPDIR/hangs"
   fail "a worker that hangs ends the job"
 grep -q "started worker-0 again (1 of at most 5 times)" "$log" || fail "the worker was not started again"
 
-# What the program starts in the background ends with its description.
+# A process that the program starts in the background ends with its description.
 "$catchment" validate --program="sleep 97.31 & exec $program" >"$log" 2>&1 || fail "validate"
 for ((i = 0; i < 600; ++i)); do pgrep -f "^sleep 97.31" >/dev/null || break; sleep 0.1; done
 pgrep -f "^sleep 97.31" && fail "a process outlives the command"

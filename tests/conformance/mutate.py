@@ -119,7 +119,7 @@ def stages(root, file, tests):
 
 
 def bazel_test(root, targets, *options):
-    """What notices: the tests that fail, or the compiler; nothing, if all pass."""
+    """Returns what notices: the tests that fail, or the compiler; nothing, if all pass."""
     command = ["bazel", "test", "--noshow_progress", "--curses=no", "--color=no", "--test_output=summary",
                "--notest_keep_going", "--test_timeout=60", *options, *targets]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)

@@ -314,7 +314,7 @@ class Cluster:
                                  spec["backoffLimitPerIndex"]))
 
     def has_names(self, pod):
-        """Whether DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by
+        """Returns True if DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by
         itself."""
         if pod.owner != "StatefulSet":
             return pod.subdomain is not None

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How deploy/slurm/catchment.sbatch finds its bundle in the answers of scontrol, which a stub gives.
+# Tests how deploy/slurm/catchment.sbatch finds its bundle in the answers of scontrol, which a stub gives.
 set -euo pipefail
 source tests/deploy/check.sh
 

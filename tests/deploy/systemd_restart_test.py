@@ -20,7 +20,7 @@ import time
 PATIENCE = 600  # seconds that a wait may take
 STEPS = 1000
 
-# Which ends of a process lead to a restart; the table of Restart= in systemd.service(5).
+# The ends of a process that lead to a restart; the table of Restart= in systemd.service(5).
 RESTARTS = {"no": set(), "always": {"clean", "code", "signal"}, "on-success": {"clean"},
             "on-failure": {"code", "signal"}, "on-abnormal": {"signal"}, "on-abort": {"signal"}}
 CLEAN_SIGNALS = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE}

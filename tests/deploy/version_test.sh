@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What --version says: the commit of the sources, which common/bazel/workspace_status.sh finds, and the CUDA
-# plugin.
+# Tests what --version says: the commit of the sources, which common/bazel/workspace_status.sh finds, and the
+# CUDA plugin.
 set -uo pipefail
 source tests/deploy/check.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What docs/coming_from.md calls "not here" is not here: no flag, field, value, preset or Python function has
-a name that a feature of this kind would have.
+"""Tests that what docs/coming_from.md calls "not here" is not here: no flag, field, value, preset or Python
+function has a name that a feature of this kind would have.
 
 A cell with "not here" that ABSENT does not cover fails the test, and so does an entry that covers no cell.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the pages point at is there: files and headings that they link to, fields of a job that they name,
-flags of the programs.
+"""Tests that what the pages point at is there: files and headings that they link to, fields of a job that
+they name, flags of the programs.
 
 Links lead to sources all over the project, so the test looks at the tree that its own files come from.
 """

@@ -403,7 +403,7 @@ if __name__ == "__main__":
 
 @unittest.skipIf(numpy is None, "NumPy is not installed")
 class VectorsTest(unittest.TestCase):
-    """What is computed from weights, and from their copies, is an array as any other."""
+    """Tests that a value computed from weights, or from their copies, is an array as any other."""
 
     def setUp(self):
         self.memory = bytearray(4 * 7)

@@ -1,4 +1,4 @@
-"""What a Lightning program has, and what becomes of it in a job: a case for each row of the tables in
+"""The features of Lightning programs, and what becomes of them in a job: a case for each row of the tables in
 docs/lightning.md that a program meets when fit() begins, before it joins a job."""
 import datetime
 import warnings
@@ -82,7 +82,7 @@ class Finetuning(callbacks.BaseFinetuning):
 
 
 class Average(callbacks.StochasticWeightAveraging):
-    """Of a user."""
+    """A subclass, as a user may write it."""
 
 
 def outcome(module=None, train=None, validation=None, strategy=None, **trainer):

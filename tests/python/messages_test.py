@@ -20,7 +20,7 @@ def protoc(flag, message, data):
 
 
 def as_protobuf_reads(kind, fields):
-    """What protobuf makes of an encoded FromProgram, as text on one line."""
+    """Returns what protobuf makes of an encoded FromProgram, as text on one line."""
     data = _messages.encode(_messages.FROM_PROGRAM, kind, fields)
     return " ".join(protoc("decode", "FromProgram", data).decode().split())
 

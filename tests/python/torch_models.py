@@ -13,7 +13,8 @@ from torch import nn
 import catchment.torch as catchment
 from torch_program import rows
 
-# What presets need beside their names, so that an exchange moves the servers' weights by a part of the move.
+# The fields that presets need beside their names, so that an exchange moves the servers' weights by a part of
+# the move.
 PART = ["optimizer.learning_rate=0.3", "optimizer.momentum=0", "optimizer.nesterov=false"]
 PRESETS = {
     "local_sgd": PART + ["algorithm.contribution.pseudo_gradient.local_steps=2"],

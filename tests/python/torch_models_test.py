@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the job makes of models whose parts do not all learn by gradients: frozen and running statistics, buffers,
-low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or newer."""
+"""Tests what the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
+buffers, low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or
+newer."""
 import os
 import re
 import sys
@@ -146,7 +147,8 @@ class Branches(nn.Module):
         self.first, self.second, self.third = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
 
 
-# Of a model and an input: what a step calls backward on, and the parts that are named, or none.
+# Functions of a model and an input: the values on which a step calls backward, and the parts that are named,
+# or none.
 STEPS = {
     "a generator's loss passes through the discriminator": (
         lambda m, x: (m.first(x), m.first(m.second(x))), "first"),

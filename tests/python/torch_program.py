@@ -179,7 +179,7 @@ class Epochs(IterableDataset):
         return (self.samples[(index + self.epoch) % len(self.samples)] for index in range(len(self.samples)))
 
 
-# What join is given; all samples are 240.
+# The samples that join is given; all are 240.
 STREAMS = {
     "stream": Endless,
     "stream-loader": Endless,
@@ -559,7 +559,7 @@ def load(model, **options):
     model.load_state_dict({name: values + 1 for name, values in model.state_dict().items()}, **options)
 
 
-# What a program does to the weights after a step, which the servers' weights replace.
+# Changes that a program makes to the weights after a step, which the servers' weights replace.
 WRITES = {"clamp": clamp, "decay": decay, "vector": set_from_vector, "prune-remove": prune, "load-in-loop": load,
           "load-assign": lambda model: load(model, assign=True),
           "decay-channels-last": lambda model: decay(model.to(memory_format=torch.channels_last))}

@@ -25,7 +25,7 @@ BUILT_IN = """
 model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units: 3 } } initial_weights: "%s" }
 data { table { train: "%s" shape: 6 classes: 3 } }
 """
-# What presets need to do with one worker, and with a model of 83 parameters.
+# The fields that presets need to run with one worker, and with a model of 83 parameters.
 ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"],
               "hybrid": ["algorithm.consistency.synchronous={}"],
               "decoupled_diloco": ["algorithm.consistency.synchronous={}",
@@ -250,7 +250,7 @@ class TorchTest(TorchCase):
         summary = json.loads(read(out + "/summary.json"))
         self.assertEqual(summary["samples"], 512)
         self.assertEqual(summary["updates"], 2)
-        # Of about 100 characters, a model that has learned nothing gives each the same probability: log(100) =
+        # A model that has learned nothing gives each of about 100 characters the same probability: log(100) =
         # 4.6.
         self.assertLess(summary["test_loss"], 4.2)
 

@@ -54,8 +54,8 @@ def records(run):
 
 
 class Wandb:
-    """What W&B has stored of a run, which has ended. W&B's own process may write the last records after
-    that."""
+    """The data that W&B has stored of a run, which has ended. W&B's own process may write the last records
+    after that."""
 
     def __init__(self, run):
         deadline, self.exit_code = time.monotonic() + 300, None
@@ -84,7 +84,7 @@ class Wandb:
 
 
 class Mlflow:
-    """What MLflow has stored of a run."""
+    """The data that MLflow has stored of a run."""
 
     def __init__(self, run):
         self._client, self._id = mlflow.MlflowClient(), run

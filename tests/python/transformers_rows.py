@@ -1,5 +1,5 @@
-"""What a program with Hugging Face's Trainer has, and what becomes of it in a job: a case for each row of the
-tables in docs/lightning.md that a program meets when train() begins, before it joins a job."""
+"""The features of programs with Hugging Face's Trainer, and what becomes of them in a job: a case for each row
+of the tables in docs/lightning.md that a program meets when train() begins, before it joins a job."""
 import tempfile
 import warnings
 

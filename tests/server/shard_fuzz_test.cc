@@ -32,7 +32,7 @@ struct Pushes {
   uint64_t complete = 0;    // up to this one
   std::set<uint32_t> done;  // blocks of the next one
   uint64_t steps = 0;       // in those that are complete
-  uint64_t next_steps = 1;  // ... and in the next one, as its blocks have stated
+  uint64_t next_steps = 1;  // in those and the next one, as its blocks have stated
 
   bool Has(uint64_t sequence, uint32_t block) const { return sequence <= complete || done.count(block) > 0; }
   void Add(uint32_t block, uint64_t of_next) {

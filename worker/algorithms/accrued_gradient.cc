@@ -92,7 +92,7 @@ void AccruedGradient::Clip() {
   if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(a_));
 }
 
-// Returns the contribution that is in a_ after Ready.
+// Starts the push of the contribution in a_, all of which is ready.
 void AccruedGradient::StartPush() {
   using Operation = Parameters::Operation;
   Begin({.kind = fetch_ ? Operation::kPushPull : Operation::kPush,

@@ -115,7 +115,7 @@ class Worker:
                 part["called"] = fragment.called
 
     def would_wait(self):
-        """Whether its next step needs an answer that has not come."""
+        """Returns True if its next step needs an answer that has not come."""
         for part in self.parts:
             if part["flies"] and part["answer"] is None:
                 if part["uses_in"] == 1 if self.synchronous else part["steps"] + 1 >= self.f["local_steps"]:

@@ -125,7 +125,7 @@ def make_optimizer(config, sizes=(N,)):
 
 
 class Compensation:
-    """What the servers do to contributions; `config` is algorithm.compensation."""
+    """Does what the servers do to contributions; `config` is algorithm.compensation."""
     BESIDE = ("delay_adaptive", "step_bound", "of")
 
     def __init__(self, config, optimizer_config):

@@ -8,7 +8,7 @@ FOLLOWED = ["model.layers.name", "model.layers.dense.units", "model.layers.relu"
             "algorithm.contribution.elastic", "algorithm.contribution.pseudo_gradient", "seed", "block_kib",
             "compression",
             "faults.connect_timeout_seconds"]
-# What the servers and the master do.
+# The fields that the servers and the master follow.
 OTHERS = ["name", "shared_memory", "batch_size", "epochs", "samples", "updates", "workers", "deterministic",
           "evaluation", "faults",
           "device", "model.initial_weights", "algorithm.preset", "algorithm.consistency",

@@ -31,8 +31,8 @@ FLOAT_FUNCTIONS = {
     "ex2.approx.ftz": "std::exp2({0})",
     "neg": "-{0}", "abs": "std::fabs({0})", "max": "std::fmax({0}, {1})", "min": "std::fmin({0}, {1})",
     "copysign": "std::copysign({1}, {0})", "cvt.sat.f32": "Saturate({0})"}
-# How many instructions of a GPU one of PTX becomes, where that is not about one: counted in what ptxas makes
-# for sm_90.
+# The number of instructions of a GPU that one of PTX becomes, where that is not about one: counted in what
+# ptxas makes for sm_90.
 INSTRUCTIONS = {"div.s32": 20, "div.u32": 20, "rem.s32": 20, "rem.u32": 20, "div.s64": 80, "rem.s64": 80,
                 "div.rn.f32": 10,
                 "rcp.rn.f32": 8, "sqrt.rn.f32": 8}

@@ -27,7 +27,7 @@ np.save("fortran_labels.npy", labels)
 np.save("big_features.npy", features.astype(">f4"))
 np.save("big_labels.npy", labels)
 
-# What MPI-Learn's examples write, and how it is often packed.
+# The data sets that MPI-Learn's examples write, and how they are often packed.
 with h5py.File("mpi_learn.h5", "w") as file:
     file.create_dataset("features", data=features.astype("f4"))
     file.create_dataset("labels", data=one_hot)
