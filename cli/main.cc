@@ -1,6 +1,6 @@
-// The `catchment` command. Its subcommands are in cli/job/commands.h,
-// cli/watch/commands.h, cli/local/train.h, cli/compare/compare.h,
-// cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and cli/doctor/doctor.h.
+// The `catchment` command. Its subcommands are in cli/job/commands.h, cli/watch/commands.h,
+// cli/local/train.h, cli/compare/compare.h, cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and
+// cli/doctor/doctor.h.
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>

@@ -9,13 +9,13 @@
 # The libraries that the kernel or a GPU's driver brings.
 readonly left_out='^(linux-vdso|libcuda)[.-]'
 
-# The loader and the C library, which the programs take from the bundle. All of it, since its parts work only
-# with each other: every program names all of those libraries, so that what is opened later, such as a driver
-# of the machine, finds them loaded and takes none from the machine.
+# The loader and all libraries of the C library, which the programs use from the bundle, because they work
+# only with each other. Every program names all of them, so that a library that is opened later, such as a
+# driver of the machine, finds them loaded and uses none of the machine's.
 readonly loader=ld-linux-x86-64.so.2
 readonly c_libraries=(libanl.so.1 libc.so.6 libdl.so.2 libm.so.6 libmvec.so.1 libpthread.so.0 libresolv.so.2
                       librt.so.1 libutil.so.1)
-# Opened by name where /etc/nsswitch.conf says so.
+# Libraries that the C library opens by name if /etc/nsswitch.conf says so.
 readonly name_services=(libnss_compat.so.2 libnss_hesiod.so.2)
 
 say() { echo "${script}: $*"; }
@@ -114,7 +114,7 @@ add_program() {
   local name copy=$tree/bin/${1##*/} needed=()
   add_file "$1" "\$ORIGIN/../lib"
   for name in "${c_libraries[@]}"; do needed+=(--add-needed "$name"); done
-  # Not together with the run path: patchelf 0.14 then writes a wrong one.
+  # This is not done together with the run path, because patchelf 0.14 then writes a wrong one.
   patchelf "${needed[@]}" "$copy"
   forget_loader "$copy"
   "$copy" --help >"$work/help" 2>&1 || [[ $? -lt 126 ]] ||
@@ -130,7 +130,7 @@ add_file() {
   local file=$1 paths=$2 name path copy
   copy=$tree/bin/$(basename "$file")
   install -m 755 "$file" "$copy"
-  # RPATH and not RUNPATH: what a cluster's modules put into LD_LIBRARY_PATH does not get between.
+  # RPATH precedes LD_LIBRARY_PATH, which a cluster's modules set; RUNPATH does not.
   patchelf --force-rpath --set-rpath "$paths" "$copy"
   while read -r name path; do
     [[ $name != libcublas* || $cublas == yes ]] || continue
@@ -204,7 +204,7 @@ make_tree() {
   elif [[ $cublas == yes ]]; then
     die "--cublas: this build has no CUDA plugin"
   fi
-  # Not where the plugin is on this machine, or whether it can be opened here.
+  # The lines about the plugin are true only on this machine.
   sed '/^CUDA: /d' <<<"$described" >"$tree/VERSION"
   if has_plugin; then echo "CUDA: plugin included"; else echo "CUDA: no plugin"; fi >>"$tree/VERSION"
 }

@@ -30,7 +30,7 @@ die() {
   exit 1
 }
 
-# sha256_of FILE: of the unpacked content; nothing where it cannot be unpacked.
+# sha256_of FILE: prints the sum of the unpacked content; nothing if it cannot be unpacked.
 sha256_of() {
   local sum
   if [[ $1 == *.gz || $1 == *.part ]]; then
@@ -52,7 +52,8 @@ download() {
   fi
 }
 
-# is_there NAME SHA256: with the right content. Workers take the unpacked file where there are both.
+# is_there NAME SHA256: succeeds if the file is there with the right content. Of a packed and an unpacked file
+# the unpacked one counts, as for workers.
 is_there() {
   local path=$directory/$1
   [[ -e $path ]] || path=$path.gz

@@ -46,7 +46,7 @@ sign() {
     -enddate "$(date -u -d "@$((now + days * 86400))" +%Y%m%d%H%M%SZ)" -out "$work/$name.crt" 2>"$log"
 }
 
-# is_ours NAME: whether the certificate NAME in DIR, with its key, was made by this script, or there is none.
+# is_ours NAME: succeeds if this script made the certificate NAME in DIR, with its key, or there is none.
 is_ours() {
   local subject
   [[ -e $directory/$1.crt || -e $directory/$1.key ]] || return 0

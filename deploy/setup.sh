@@ -4,8 +4,8 @@
 #   deploy/setup.sh                 what README.md's commands need
 #   deploy/setup.sh PACKAGE...      these Debian packages, too
 #
-# For Debian 12 (bookworm). Needs root or sudo only where something is missing; with nothing to do it ends at
-# once and touches nothing.
+# For Debian 12 (bookworm). Needs root or sudo only if something is missing; otherwise it ends at once and
+# changes nothing.
 # Exit codes: 0 all is there, 1 something is missing and could not be installed (the reason is said), 2 usage.
 set -euo pipefail
 

@@ -40,8 +40,7 @@ struct DeviceChoice {
 
 // Creates the backend of the requested device. Errors: FailedPrecondition, NotFound or Unavailable if CUDA is
 // requested and cannot be used, with a message that names the missing part, or says that the device is older
-// than compute capability 8.0; OutOfRange if there is no device
-// with that index.
+// than compute capability 8.0; OutOfRange if there is no device with that index.
 absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options);
 
 }  // namespace catchment

@@ -28,13 +28,13 @@ struct Distribution {
 
   double Sample(Random* random) const;
 };
-// constant:120ms, lognormal:120ms:0.3, exponential:120ms, gamma:120ms:4.
+// Parses constant:120ms, lognormal:120ms:0.3, exponential:120ms or gamma:120ms:4.
 absl::StatusOr<Distribution> ParseDistribution(const std::string& text);
 std::string ToString(const Distribution& distribution);
 
-// By how much the first step of each worker takes longer than its others: a program compiles, and data and
-// memory are not at hand yet. So workers push at different moments from the beginning. none (a mean of 0), or
-// a distribution: exponential:50ms.
+// Parses the additional time of each worker's first step: a program compiles, and data and memory are not at
+// hand yet. So workers push at different moments from the beginning. The text is none (a mean of 0), or a
+// distribution: exponential:50ms.
 absl::StatusOr<Distribution> ParseStart(const std::string& text);
 std::string StartText(const Distribution& start);
 // Returns that of workers of which nothing is known: exponential, with the mean of a step, so that their
@@ -46,7 +46,7 @@ struct NetworkModel {
   double bytes_per_second = 0;  // of each link in each direction; 0: unlimited
   double latency = 0;           // from one process to another
 };
-// 10Gbit:50us, unlimited:0us.
+// Parses 10Gbit:50us or unlimited:0us.
 absl::StatusOr<NetworkModel> ParseNetwork(const std::string& text);
 std::string ToString(const NetworkModel& network);
 
@@ -58,7 +58,7 @@ struct StragglerModel {
   bool of_steps = false;  // the share is of the steps of all workers
   double times = 1;       // the factor of a step's time
 };
-// 3:10x, 1%:10x, 1%steps:10x.
+// Parses 3:10x, 1%:10x or 1%steps:10x.
 absl::StatusOr<StragglerModel> ParseStraggler(const std::string& text);
 // Sets the workers of a job that are slow.
 void SetStragglers(const StragglerModel& model, v1::Job* job);
@@ -69,7 +69,7 @@ struct FailureModel {
   double away_seconds = 0;  // until it is back
   bool hangs = false;       // its connections stay open until then, but nothing comes from it
 };
-// 2h:30s, 2h:30s:hang.
+// Parses 2h:30s or 2h:30s:hang.
 absl::StatusOr<FailureModel> ParseFailures(const std::string& text);
 
 // The gradient of a quadratic function in place of the model's.
@@ -79,7 +79,7 @@ struct QuadraticModel {
   // The training samples in an epoch, if the job does not state them; 0: those of its data, which are loaded.
   int64_t epoch_samples = 0;
 };
-// quadratic:100:0.1.
+// Parses quadratic:100:0.1.
 absl::StatusOr<QuadraticModel> ParseQuadratic(const std::string& text);
 
 }  // namespace catchment

@@ -151,7 +151,7 @@ absl::StatusOr<Score> Evaluator::ScoreTestSet(Session* session, absl::Span<const
 }
 
 absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::vector<float>* weights) {
-  // Synthetic samples: there is nothing to say of the weights, so they need not come.
+  // Without test samples, as with synthetic data, there is nothing to score, and the weights are not read.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
   const TraceScope scope("evaluator");
   weights->resize(session->layout.size());

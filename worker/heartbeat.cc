@@ -10,9 +10,9 @@
 namespace catchment {
 namespace {
 
-// Also how often the master learns of progress, unless it asks for less.
+// The interval of heartbeats, which also report progress, unless the master asks for a longer one.
 constexpr double kUsualInterval = 0.5;
-// One that is lost must leave time for others before the lease ends.
+// The calls in a heartbeat timeout, so that a lost one leaves time for others.
 constexpr double kCallsPerTimeout = 3;
 
 }  // namespace

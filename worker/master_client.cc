@@ -25,7 +25,7 @@ constexpr char kNeverReached[] =
     "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
     "--tls_key) of the same authority or neither has";
 
-// In a reason that is too long.
+// Replaces the middle of a reason that is too long.
 constexpr char kLeftOut[] = " ... ";
 
 }  // namespace

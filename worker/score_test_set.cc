@@ -13,7 +13,7 @@ namespace {
 // The least number of training samples for the mean and variance of batch_norm, if there are that many.
 constexpr int64_t kSamplesForStatistics = 1024;
 
-// Whole minibatches: that is how batch_norm saw samples in training.
+// Returns the samples of whole minibatches, in which batch_norm saw samples in training.
 int64_t SamplesForStatistics(const Dataset& train, int64_t batch_size) {
   const int64_t batches = (kSamplesForStatistics + batch_size - 1) / batch_size;
   return std::min(train.size(), batches * batch_size);
@@ -31,7 +31,7 @@ class SampleReader {
         labels_(data->target().is_real() ? 0 : batch_size),
         targets_(batch_size * data->target().reals) {}
 
-  // False: there are no more, or `status` is an error.
+  // Returns false if there are no more, or if `status` is an error.
   bool Next(Minibatch* batch) {
     const int64_t n = std::min(batch_size_, count_ - next_);
     if (n == 0 || !status_.ok()) return false;

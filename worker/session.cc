@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
                        .loss_scale = job.computation().loss_scale(),
                        .loss_scale_period = job.computation().loss_scale_period()},
                       std::move(choice.backend));
-  // Now with what computes the convolutions.
+  // The description now contains what computes the convolutions.
   if (network.ok() && (*network)->device() != device_text) LOG(INFO) << (*network)->device();
   return network;
 }

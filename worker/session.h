@@ -66,7 +66,7 @@ absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost
 // end of the job, or says that the job has ended. The caller was not asked to stop.
 inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
 
-// The request with which a session registers; role and who it is.
+// Returns the request with which a session registers in this role.
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);
 
 }  // namespace catchment

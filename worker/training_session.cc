@@ -20,7 +20,7 @@ namespace catchment {
 namespace {
 
 constexpr int kBatchesAhead = 3;
-// For an attached program, which may load samples in several processes.
+// The minibatches ahead for an attached program, which may load samples in several processes.
 constexpr int kAttachedBatchesAhead = 16;
 // The least time that a worker that is to end waits for servers that do not respond.
 constexpr double kStopSeconds = 5;

@@ -71,9 +71,8 @@ struct CompareOptions {
 };
 
 // Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds,
-// --search,
-// --budget, --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of
-// the help of the first.
+// --search, --budget, --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last
+// sentence of the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
 // Adds those of these that say how each run is carried out: --budget, --out (the default is options->out),

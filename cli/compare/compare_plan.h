@@ -102,8 +102,8 @@ struct PlannedSearch {
 };
 
 // Returns the searches of a comparison: none with SearchKind::kNone, for a synthetic model, which learns
-// nothing, and if
-// --set leaves nothing to search. InvalidArgument if the share of a budget cannot be computed.
+// nothing, and if --set leaves nothing to search. InvalidArgument if the share of a budget cannot be
+// computed.
 absl::StatusOr<std::vector<PlannedSearch>> PlanSearches(const CompareOptions& options, const v1::Job& given);
 
 // Returns the run of a trial. Its seed is the one after those of the report. Its learning rate does not

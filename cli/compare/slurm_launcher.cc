@@ -153,7 +153,7 @@ absl::Status SlurmLauncher::SubmitAll(const CompareDirectory& directory) {
       any = any || !open.job.empty();
     }
     if (any) continue;
-    // Nothing whose end could make room for them.
+    // No run has a job whose end could make room for the others.
     std::vector<std::pair<OpenRun, std::string>> refused;
     for (OpenRun& open : std::exchange(open_, {})) {
       std::string result = absl::StrCat("failed: ", open.refusal);

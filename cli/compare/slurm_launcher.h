@@ -29,7 +29,7 @@ namespace catchment {
 struct SlurmBounds {
   double poll = 5;       // between two requests for the queue
   double silence = 600;  // without an answer to them
-  // Until the files of a job that has ended are seen here: networked file systems cache directories.
+  // The time until the files of a job that has ended are seen here: networked file systems cache directories.
   double visible = 60;
 };
 

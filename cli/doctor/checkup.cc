@@ -41,7 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the order in which the command prefers them for itself.
+// The roles, in the order in which the command prefers them for itself.
 constexpr const char* kRoles[] = {"operator", "server", "worker", "evaluator"};
 
 bool Exists(const std::string& path) {

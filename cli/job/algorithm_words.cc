@@ -112,8 +112,8 @@ std::string Patience(const v1::Evaluation& evaluation) {
                       " for ", Plural(evaluation.patience(), "evaluation"), " in a row");
 }
 
-// " (last_minibatch: MERGE; the last minibatch of an epoch has 65)"; "" if an epoch's steps are all of one
-// size.
+// Returns " (last_minibatch: MERGE; the last minibatch of an epoch has 65)"; "" if an epoch's steps are all
+// of one size.
 std::string MergedMinibatch(const JobFacts& facts) {
   const int64_t step = static_cast<int64_t>(SamplesPerStep(facts.job()));
   const int64_t rest = facts.train_samples() % step;
@@ -125,7 +125,7 @@ std::string MergedMinibatch(const JobFacts& facts) {
       Count(CeilDivide(step + rest, workers)), ")");
 }
 
-// "64 of the 65 samples (last_minibatch: DROP)"
+// Returns "64 of the 65 samples (last_minibatch: DROP)".
 std::string SamplesOfEpoch(const JobFacts& facts) {
   if (facts.samples_per_epoch() == facts.train_samples()) {
     return Plural(facts.train_samples(), "sample") + MergedMinibatch(facts);

@@ -1,5 +1,5 @@
-// The subcommands that read a job and start nothing. // Each runs one command line with
-// RunCommandLine and returns its exit code.
+// The subcommands that read a job and start nothing. Each runs one command line with RunCommandLine and
+// returns its exit code.
 #ifndef CATCHMENT_CLI_JOB_COMMANDS_H_
 #define CATCHMENT_CLI_JOB_COMMANDS_H_
 

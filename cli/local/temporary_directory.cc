@@ -51,7 +51,8 @@ void DeleteIfLeftBehind(const std::string& path) {
   if (lock < 0) return;
   const absl::Cleanup close_lock = [lock] { close(lock); };
   if (!IsLeftBehind(lock)) return;
-  // Through the descriptor: another directory may take the name. The lock file goes last.
+  // Files are deleted through the descriptor, because another directory may take the name, the lock file
+  // last.
   std::error_code error;
   std::vector<fs::path> content;
   for (const auto& entry : fs::directory_iterator(absl::StrCat("/proc/self/fd/", directory), error)) {

@@ -19,7 +19,7 @@ class TemporaryDirectory {
   // Creates NAME-XXXXXX, with a random character for each X, in the system's directory for temporary files.
   // `name` begins with "catchment". Errors: the system's.
   static absl::StatusOr<TemporaryDirectory> Create(const std::string& name);
-  // The same in the directory `parent`.
+  // Does the same in the directory `parent`.
   static absl::StatusOr<TemporaryDirectory> CreateIn(const std::string& parent, const std::string& name);
 
   TemporaryDirectory(TemporaryDirectory&& other) noexcept

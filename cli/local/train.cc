@@ -22,7 +22,7 @@
 namespace catchment {
 namespace {
 
-// After RunTrain has decided about kAuto.
+// Returns true if the run is resumed. To be called after RunTrain has decided about kAuto.
 bool Resumes(const TrainOptions& options) { return options.resume == AutoSwitch::kOn; }
 
 StartMode ModeOf(const TrainOptions& options) {

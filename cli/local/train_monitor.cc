@@ -27,8 +27,8 @@ constexpr int kEvaluatorRestarts = 2;
 constexpr int kRestarts = 5;  // of each server and worker
 // A little longer than a worker waits for its program (AttachedModel::kEndSeconds).
 constexpr double kProgramEndSeconds = 75;
-// After a signal to stop workers have so long to end with the job. Those that are left are then asked
-// themselves, since only then they limit the time of their programs: such as one that hangs.
+// The time for which workers may end with the job after a signal to stop. Those that are left are then asked
+// directly, because only then they limit the time of their programs, one of which may hang.
 constexpr double kLeaveSeconds = 1;
 constexpr char kStops[] = ": stopping after saving a checkpoint; a second signal kills all processes";
 

@@ -100,8 +100,9 @@ std::string Finding(const Comparison& comparison, const Findings& findings) {
   if (standings.empty()) return NoneDone(comparison, findings.workers);
   const std::string setting = Setting(comparison, findings.workers);
   if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
-  const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,
-                                             IsQuadratic(comparison) ? "less loss" : "test accuracy");
+  const double percent = 100 * findings.target;
+  const std::string target = IsQuadratic(comparison) ? absl::StrFormat("a %.1f %% lower loss", percent)
+                                                     : absl::StrFormat("%.1f %% test accuracy", percent);
   const Standing& winner = *standings.front();
   if (!winner.reached()) {
     return absl::StrCat(setting, ", no algorithm reached ", target, " in every run.", NotReached(standings));

@@ -38,8 +38,8 @@ struct Ratio {
 
 // Computes the ratio over the seeds that both have; 1 without an interval if there are none. All values are
 // above 0. If the two were chosen from `pairs` pairs by the same results, the level of the interval is
-// corrected by
-// Bonferroni: all intervals of these pairs together contain the true ratios in 95 % of comparisons.
+// corrected as by Bonferroni: all intervals of these pairs together contain the true ratios in 95 % of
+// comparisons.
 Ratio RatioOf(const BySeed& values, const BySeed& base, int pairs = 1);
 
 // Student's t distribution, for confidence intervals from few runs: P(T <= t) with `dof` degrees of freedom,

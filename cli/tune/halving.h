@@ -41,8 +41,7 @@ std::vector<Rung> PlanRungs(int trials);
 double CostOf(const std::vector<Rung>& rungs);
 
 // Returns the rungs up to the one that leaves a single trial, with their shares scaled so that all cost
-// `cost` full
-// budgets: for a search that is followed by runs of the setting that it finds.
+// `cost` full budgets: for a search that is followed by runs of the setting that it finds.
 std::vector<Rung> PlanRungsThatCost(int trials, double cost);
 
 // Returns the `keep` best of `trials`, from the best to the worst; of equal ones the first are better. Those

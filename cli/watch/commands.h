@@ -1,5 +1,5 @@
-// The subcommands that ask or steer a running job. // Each runs one command line with
-// RunCommandLine and returns its exit code.
+// The subcommands that query or stop a running job. Each runs one command line with RunCommandLine and
+// returns its exit code.
 #ifndef CATCHMENT_CLI_WATCH_COMMANDS_H_
 #define CATCHMENT_CLI_WATCH_COMMANDS_H_
 
@@ -11,8 +11,7 @@
 namespace catchment {
 
 // `catchment stop MASTER`: stops a running job and waits for its end. Exit code 0: it has ended; 1: it has
-// failed, or refuses;
-// 3: no master could be reached; 128 + N: signal N ended the command.
+// failed, or refuses; 3: no master could be reached; 128 + N: signal N ended the command.
 int RunStop(const std::vector<std::string>& args, const Streams& streams);
 
 // `catchment trace DIR`: joins the files that daemons with --trace=DIR wrote into DIR/trace.json

@@ -56,7 +56,7 @@ std::string Chart(const std::string& title, const std::string& y_label, Unit uni
   }
   if (chart.curves.empty()) return "";
   chart.x_high = RoundUp(end, kTicks);
-  // Accuracies from the lowest multiple of 10 % on.
+  // Accuracies are shown from the lowest multiple of 10 % on.
   chart.y_low = unit == Unit::kPercent ? std::floor(10 * low) / 10 : 0;
   chart.y_high = unit == Unit::kPercent ? 1 : RoundUp(high, kTicks);
   if (chart.y_low >= chart.y_high) chart.y_low = 0;

@@ -29,8 +29,8 @@ std::string DescribeOwner(int fd) {
                       owner.substr(space + 1, end - space - 1));
 }
 
-// Writes the content, which is used only in the messages of other processes. A full disk is therefore no
-// error.
+// Writes the content, which is used only in the messages of other processes. A full disk is therefore not
+// an error.
 void WriteOwner(int fd, const std::string& path, int process) {
   const std::string owner = absl::StrCat(HostName(), " ", process, "\n");
   const bool written = ftruncate(fd, 0) == 0 &&

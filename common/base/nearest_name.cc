@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// Insertions, deletions and substitutions from a to b (Levenshtein 1966).
+// Returns the number of insertions, deletions and substitutions from a to b (Levenshtein 1966).
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);

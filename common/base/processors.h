@@ -6,9 +6,8 @@
 
 namespace catchment {
 
-// Returns the smaller of the number of processors in the process's affinity mask, and of its cgroup's quota;
-// at least
-// 1. taskset, Slurm and cpusets set the former; containers and systemd's CPUQuota set the latter.
+// Returns the smaller one of the number of processors in the process's affinity mask, which taskset, Slurm
+// and cpusets set, and its cgroup's quota, which containers and systemd's CPUQuota set; at least 1.
 int AvailableProcessors();
 
 // Returns the quota of the process's cgroups (version 1 or 2) and of those above them, rounded up to whole

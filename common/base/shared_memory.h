@@ -15,7 +15,8 @@ namespace catchment {
 // Threads: whoever uses the memory agrees on who writes when (proto/attach.proto).
 class SharedMemory {
  public:
-  // Zeros; `bytes` above 0. `name` is for errors and for /proc. Errors: those of CreateMemoryFile.
+  // Creates `bytes` zeros, at least one. `name` is for errors and for /proc. Errors: those of
+  // CreateMemoryFile.
   static absl::StatusOr<SharedMemory> Create(const std::string& name, int64_t bytes,
                                              WithoutMemfd without = WithoutMemfd::kFail);
 
@@ -23,7 +24,7 @@ class SharedMemory {
   SharedMemory& operator=(SharedMemory&& other) = delete;
   ~SharedMemory();
 
-  // Closed when another program is executed, unless the child clears that.
+  // Returns the descriptor, which is closed when another program is executed, unless the child clears that.
   int fd() const { return fd_; }
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }

@@ -12,42 +12,42 @@
 
 namespace catchment {
 
-// 1199882 -> "1,199,882".
+// Returns "1,199,882" for 1199882.
 std::string Count(int64_t n);
 
-// In the largest unit that leaves at least 1, three digits: "999 B", "1.20 MB", "4.58 GB". Powers of 1000.
+// Returns bytes in the largest unit that leaves at least 1, with three digits: "999 B", "1.20 MB", "4.58 GB".
+// Units are powers of 1000.
 std::string Bytes(double bytes);
 
-// "0.4 s", "58 s", "3 min 02 s", "2 h 05 min", "3 d 04 h".
+// Returns "0.4 s", "58 s", "3 min 02 s", "2 h 05 min", "3 d 04 h".
 std::string Seconds(double seconds);
 
-// "12.3 ms" below a second, and as Seconds from there on.
+// Returns "12.3 ms" below a second, and what Seconds returns from there on.
 std::string Duration(double seconds);
 
-// 0.98765 -> "98.77 %".
+// Returns "98.77 %" for 0.98765.
 std::string Percent(double share);
 
-// Significant digits as needed, at most `digits`: "0.01", "1e-08", "12".
+// Returns as many significant digits as needed, at most `digits`: "0.01", "1e-08", "12".
 std::string Short(double value, int digits = 6);
 
-// "1 worker", "2 workers".
+// Returns "1 worker", "2 workers".
 std::string Plural(int64_t n, const std::string& noun);
 
-// "every step", "every 4 steps".
+// Returns "every step", "every 4 steps".
 std::string EverySteps(int64_t steps);
 
-// `text` in lines of at most `width` columns, after `head` and, from the second line on, indented by
+// Returns `text` in lines of at most `width` columns, after `head` and, from the second line on, indented by
 // `indent`. Ends with a newline. `head` may be longer than `indent`.
 std::string HangingParagraph(const std::string& head, const std::string& text, int indent, int width);
 
-// Columns under each other, two spaces between them. The first row is the head when `has_head`. A column is
-// aligned to the right when every cell below the head is a number, with its unit, or empty; shapes ("28x28")
-// are words.
+// A table with two spaces between columns. The first row is the head if `has_head`. A column is aligned to
+// the right when every cell below the head is a number, with its unit, or empty; shapes ("28x28") are words.
 class Table {
  public:
   explicit Table(bool has_head = true) : has_head_(has_head) {}
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  // Every line begins with `indent` spaces and ends with a newline; no space before it.
+  // Returns lines that begin with `indent` spaces and end with a newline, without a space before it.
   std::string Print(int indent = 2) const;
 
  private:
@@ -68,7 +68,7 @@ std::string OneLine(absl::string_view text);
 // Returns OneLine of the text, or as much from its beginning as fits into `most` bytes.
 std::string ShortLine(absl::string_view text, size_t most);
 
-// Columns that UTF-8 text takes on a terminal (one for each code point).
+// Returns the columns of UTF-8 text on a terminal (one for each code point).
 size_t Columns(const std::string& text);
 
 }  // namespace catchment

@@ -52,8 +52,8 @@ absl::Status WriteAtomically(const std::string& path, const std::string& text);
 // Writes a file with the content of `from`.
 absl::Status CopyAtomically(const std::string& from, const std::string& path);
 
-// Deletes the temporary files in `directory` of processes that were killed. Must
-// be called by the only process that writes there.
+// Deletes the temporary files in `directory` of processes that were killed. Must be called by the only
+// process that writes there.
 void RemoveTemporaries(const std::string& directory);
 
 // Creates the directory and its parents, and syncs them to disk.

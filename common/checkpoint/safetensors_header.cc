@@ -155,7 +155,7 @@ absl::Status CheckNames(const std::vector<TensorEntry>& tensors) {
 
 absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header) {
   RETURN_IF_ERROR(CheckNames(header.tensors));
-  // Not as one ordered_json, which compares each new key with all others.
+  // The text is not made as one ordered_json, which compares each new key with all others.
   std::string text = "{";
   const auto add = [&text](const std::string& key, const ordered_json& value) {
     absl::StrAppend(&text, text.size() > 1 ? "," : "", Dump(key), ":", Dump(value));

@@ -12,7 +12,7 @@ constexpr int kMinScaleExponent = -126;
 constexpr int kMaxScaleExponent = 113;  // for a block whose largest magnitude is 2^127 or more
 constexpr size_t kLanes = 8;
 
-// With intrinsics, since g++ 12 does not vectorise these conversions.
+// Uses intrinsics, because g++ 12 does not vectorise these conversions.
 template <int kRounding>
 void Narrow(const float* in, size_t n, float factor, char* out) {
   const __m256 factors = _mm256_set1_ps(factor);

@@ -101,7 +101,7 @@ void UnpackHalves(const char* __restrict bytes, size_t size, uint8_t* __restrict
   }
 }
 
-// With intrinsics, since g++ 12 looks codes up one by one.
+// Uses intrinsics, because g++ 12 looks codes up one by one.
 void LookUpNumbers(const std::array<int8_t, 16>& numbers, size_t n, Bytes* bytes) {
   const __m128i by_code = _mm_loadu_si128(reinterpret_cast<const __m128i*>(numbers.data()));
   const __m256i table = _mm256_broadcastsi128_si256(by_code);

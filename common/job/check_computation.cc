@@ -15,7 +15,7 @@ bool IsPowerOfTwo(double value) {
   return std::frexp(value, &exponent) == 0.5;
 }
 
-// Powers of two: scaling and unscaling must be exact.
+// Checks that the scale is a power of two, because scaling and unscaling must be exact.
 void CheckLossScale(const v1::Computation& computation, Problems* problems) {
   const double scale = computation.loss_scale();
   problems->Require(IsPowerOfTwo(scale) && scale >= 1 && scale <= kLargestScale, "computation.loss_scale",

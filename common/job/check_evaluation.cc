@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// The fields that end training, as far as they are set.
+// Returns the fields that end training and are set.
 std::vector<std::string> EndingFields(const v1::Evaluation& evaluation) {
   std::vector<std::string> fields;
   if (evaluation.has_target_accuracy()) fields.push_back("evaluation.target_accuracy");

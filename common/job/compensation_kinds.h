@@ -1,6 +1,6 @@
 // The kinds of compensation for staleness (proto/job.proto, Compensation): one entry in a table states
 // everything that validation, defaults and explanations need to know about a kind. What a kind computes is in
-// server/shard.
+// server/rules.
 //
 // To add a kind: a message in Compensation's oneof (proto/job.proto), an entry in compensation_kinds.cc, and
 // its formula in server/rules/gradient_compensation.h, staleness_factor.cc or momentum_control.h, or an

@@ -47,7 +47,7 @@ std::string Describe(const v1::Job& job) {
                       " * (x - center) is then added to the center and taken from x.");
 }
 
-// The difference, and with momentum the point that it looks ahead to.
+// Counts the difference and, with momentum, the point that it looks ahead to.
 int WorkerVectors(const v1::Job& job) { return 1 + 2 * OptimizerVectors(job.optimizer()); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The kinds of contributions that workers make (proto/job.proto, Contribution): one entry in a table states
 // everything that validation, defaults, explanations and searches need to know about a kind. What a kind
-// computes is in worker/algorithms and server/shard.
+// computes is in worker/algorithms and server/rules.
 //
 // To add a kind: a message in Contribution's oneof (proto/job.proto), a source file here that defines its
 // ContributionKind, its name below and in BUILD, its algorithm in worker/algorithms, and, unless the servers

@@ -22,7 +22,7 @@ void FillDefaults(uint32_t workers, v1::Contribution* contribution) {
   CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), blend, 0);
 }
 
-// Fragments and overlap, with a consistency that knows of them.
+// Checks fragments and overlap, which only some consistencies support.
 void CheckStreaming(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::PseudoGradient& config = job.algorithm().contribution().pseudo_gradient();
   const v1::Consistency& consistency = job.algorithm().consistency();
@@ -128,8 +128,8 @@ std::string Describe(const v1::Job& job) {
       DescribeFragments(config), ", which the servers treat as a gradient", DescribeUse(job));
 }
 
-// The weights that were pulled last, with overlap the move that is being sent, and the local optimizer's
-// vectors.
+// Counts the weights that were pulled last, with overlap the move that is being sent, and the local
+// optimizer's vectors.
 int WorkerVectors(const v1::Job& job) {
   return 1 + (Overlaps(job) ? 1 : 0) +
          OptimizerVectors(job.algorithm().contribution().pseudo_gradient().local_optimizer());

@@ -45,9 +45,8 @@ inline TargetShape TargetOfTable(const v1::FileDataset& table) {
 // worker/data a source file, its declaration and a case of LoadData.
 struct DataSource {
   v1::Data::SourceCase source;
-  // Returns what the samples look like; `data` has its defaults filled in. Synthetic and external samples are
-  // without
-  // content: a nominal value and class each.
+  // Returns the shape of the samples; `data` has its defaults filled in. Synthetic and external samples have
+  // no content: a nominal value and class each.
   DataShape (*shape)(const v1::Data& data);
   // Sets the fields that have a default and are not set. Null: there are none.
   void (*fill_defaults)(v1::Data* data) = nullptr;

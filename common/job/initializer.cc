@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// Uniform in (-1, 1), symmetric, 24 bits: exact in a float.
+// Returns a number that is uniform in (-1, 1), symmetric, of 24 bits: exact in a float.
 float SymmetricUnit(uint64_t bits) {
   const auto numerator = static_cast<int32_t>(bits >> 40);
   return static_cast<float>(2 * numerator + 1 - (1 << 24)) * 0x1p-24f;

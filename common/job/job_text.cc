@@ -25,7 +25,7 @@ namespace {
 using google::protobuf::Message;
 using google::protobuf::util::MessageDifferencer;
 
-// On one line, in braces.
+// Returns the message on one line, in braces.
 std::string Brief(const Message& message) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);

@@ -5,13 +5,14 @@
 namespace catchment {
 namespace {
 
-// Half a cosine from `from` at x = 0 to `to` at x = 1.
+// Returns the value at x of half a cosine from `from` at x = 0 to `to` at x = 1.
 double HalfCosine(double from, double to, double x) {
   constexpr double kPi = 3.14159265358979323846;
   return to + (from - to) * (1 + std::cos(kPi * x)) / 2;
 }
 
-// Rises from `begin` to `peak` over the first pct_start of q, then falls to `end`.
+// Returns the value at q of a curve that rises from `begin` to `peak` over the first pct_start of q, and then
+// falls to `end`.
 double OneCycle(const v1::Schedule& schedule, double begin, double peak, double end, double q) {
   const double rise = schedule.pct_start();
   if (q < rise) return HalfCosine(begin, peak, q / rise);
@@ -40,7 +41,7 @@ double DecayFactor(const v1::Schedule& schedule, double q) {
   }
 }
 
-// The nearest number in [0, 1].
+// Returns the nearest number in [0, 1].
 double Clamped(double progress) { return progress > 0 ? std::fmin(progress, 1.0) : 0.0; }
 
 }  // namespace

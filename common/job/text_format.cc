@@ -120,7 +120,7 @@ class Tracer {
   };
   const std::vector<Recased>& recased() const { return recased_; }
 
-  // "model.layers[3].dense"
+  // Returns "model.layers[3].dense".
   static std::string FieldPath(const Frame& frame) {
     std::string path = absl::StrCat(frame.path, frame.path.empty() ? "" : ".", frame.name);
     if (frame.field && frame.field->is_repeated() && IsMessage(*frame.field)) {
@@ -203,7 +203,7 @@ struct Explanation {
   std::string text;
 };
 
-// "the brace { of model, in line 3, is open"
+// Returns "the brace { of model, in line 3, is open".
 std::string OpenBrace(const Frame& frame) {
   return absl::StrCat("the brace { of ", frame.path, ", in line ", frame.brace.first + 1, ", is open");
 }

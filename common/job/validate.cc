@@ -30,9 +30,9 @@ constexpr size_t kMaxNameLength = 100;
 constexpr double kMaxStepMs = 600000;
 constexpr double kMaxSpread = 3;
 constexpr double kMaxSlowness = 1000;
-// Between two evaluations. Their numbers have 64 bits.
+// The most epochs between two evaluations, whose numbers have 64 bits.
 constexpr double kMaxEvaluationEpochs = 1e9;
-// Samples are counted in 64 bits.
+// The largest budget: samples are counted in 64 bits.
 constexpr double kMaxBudget = 9e18;
 
 bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; }
@@ -140,7 +140,8 @@ void CheckData(const v1::Job& job, Problems* problems) {
   if (data.has_augmentation() && SayTheirShape(data)) CheckAugmentation(data, problems);
 }
 
-// One without the other has nothing to compute with, or nothing to compute.
+// Checks that model and data are both synthetic, or neither: one alone has nothing to compute with, or
+// nothing to compute.
 void CheckSynthetic(const v1::Job& job, Problems* problems) {
   if (!job.data().has_synthetic()) {
     problems->Add("model.synthetic", Reason::kNeeds,
@@ -167,7 +168,7 @@ void NameLayers(google::protobuf::RepeatedPtrField<v1::Layer>* list,
   }
 }
 
-// Also gives the layers their names.
+// Checks the model, and names its layers.
 void CheckModel(v1::Job* job, Problems* problems) {
   if (job->model().has_external() || job->data().has_external()) CheckExternal(*job, problems);
   if (job->data().has_external() && !job->model().has_external()) return;
@@ -259,7 +260,8 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
   CheckStragglers(job.faults(), problems);
 }
 
-// The preset that the job asks for; for an unknown one the default, so that the rest can still be checked.
+// Returns the preset that the job asks for; for an unknown one the default, so that the rest can still be
+// checked.
 const Preset& ChoosePreset(const std::string& name, Problems* problems) {
   if (name.empty()) return Presets().front();
   if (const Preset* preset = FindPreset(name)) return *preset;

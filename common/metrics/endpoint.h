@@ -30,7 +30,7 @@ class MetricsEndpoint {
   // Sets the source, which other threads call, one at a time, until it is replaced. Null: none. Threads: any.
   void SetSource(Source source);
 
-  // HOST:PORT; empty: nothing is served.
+  // Returns HOST:PORT; empty if nothing is served.
   const std::string& address() const { return address_; }
 
  private:

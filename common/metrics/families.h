@@ -28,17 +28,17 @@ void AddCounter(const std::string& name, const std::string& help, double value, 
                 const MetricLabels& labels = {});
 void AddGauge(const std::string& name, const std::string& help, double value, MetricFamilies* families,
               const MetricLabels& labels = {});
-// `counts`: how often each value was seen. Buckets end at 0, 1, 2, 4, ... up to 1024.
+// Appends a histogram. `counts`: how often each value was seen. Buckets end at 0, 1, 2, 4, ... up to 1024.
 void AddHistogram(const std::string& name, const std::string& help,
                   const std::map<uint64_t, uint64_t>& counts, MetricFamilies* families);
 
-// The whole job, as the master knows it: catchment_samples_total, catchment_test_accuracy_ratio, ...
+// Adds the whole job, as the master knows it: catchment_samples_total, catchment_test_accuracy_ratio, ...
 void AddJob(const v1::JobStatus& status, MetricFamilies* families);
-// One shard, at the server that holds it: catchment_shard_version, ...
+// Adds one shard, at the server that holds it: catchment_shard_version, ...
 void AddShard(const v1::ShardReport& report, MetricFamilies* families);
-// One worker, since it registered: catchment_worker_samples_total, ...
+// Adds one worker, since it registered: catchment_worker_samples_total, ...
 void AddWorker(const v1::Progress& progress, MetricFamilies* families);
-// The process: process_resident_memory_bytes, ..., with the names that Prometheus' client libraries use.
+// Adds the process: process_resident_memory_bytes, ..., with the names that Prometheus' client libraries use.
 void AddProcess(MetricFamilies* families);
 
 }  // namespace catchment

@@ -56,7 +56,7 @@ bool HasForm(absl::string_view address) {
   return !host.empty() && host.find_first_of(":/[]@ \t") == absl::string_view::npos;
 }
 
-// localhost, and the other names that a machine has for itself alone.
+// Returns true for localhost and the other names that a machine has for itself alone.
 bool IsLocalhostName(const std::string& host) {
   return host == "localhost" || absl::StartsWith(host, "localhost.") || absl::EndsWith(host, ".localhost") ||
          host == "ip6-localhost" || host == "ip6-loopback";

@@ -14,7 +14,7 @@ namespace catchment {
 // Removes spaces around the address, and checks its form. Errors: InvalidArgument that names the expected
 // form.
 absl::Status TidyAddress(std::string* address);
-// Likewise for each address of a list with commas between.
+// Does the same for each address of a list with commas between.
 absl::Status TidyAddresses(std::string* list);
 
 // Returns HOST, without brackets. For unix:PATH returns "unix".

@@ -29,7 +29,8 @@ struct ListeningSockets {
   int port = 0;
 };
 
-// Port 0 chooses a free one. Errors: Unavailable with the reason of the operating system, and what to do.
+// Listens at all addresses of the host. Port 0 chooses a free one. Errors: Unavailable with the reason of the
+// operating system, and what to do.
 absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::string& port);
 
 }  // namespace catchment

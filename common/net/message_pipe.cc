@@ -28,8 +28,8 @@ constexpr size_t kMostAfterClose = 64 << 10;
 
 absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
-// Both ends have a file that reads and writes, so that no end fails, or raises SIGPIPE, when the other one is
-// gone; the stream tells.
+// Opens a pipe for reading and writing, at both ends, so that no end fails, or raises SIGPIPE, when the other
+// one is gone; the end of the stream shows that.
 absl::StatusOr<Fd> OpenPipe(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   if (fd.get() < 0) return SystemError(path);

@@ -55,7 +55,7 @@ class MessagePipe final : public std::enable_shared_from_this<MessagePipe> {
   // Sends a message. Returns true if it is in the pipe: `done` is not used then. Otherwise it follows when
   // the other end has made room, or fails when this one is closed.
   bool Write(const grpc::ByteBuffer& message, Completion* done);
-  // Operations in progress, and later ones, fail.
+  // Closes this end: operations in progress, and later ones, fail.
   void Close();
   // To be called once, when no operation is in progress or will be started; may be called by `done`.
   void Leave();

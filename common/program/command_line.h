@@ -41,7 +41,7 @@ class FlagSet {
   void AddNumber(const std::string& name, double* out, const std::string& help);
   // Declares a positive number.
   void AddSeconds(const std::string& name, double* out, const std::string& help);
-  // Likewise, and --name without a value sets `bare`.
+  // Does the same; --name without a value sets `bare`.
   void AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help);
   // Declares one whose values `set` reads; it may be repeated. Errors of `set` begin with "--name=value: ".
   void AddParsed(const std::string& name, const std::string& value,

@@ -32,7 +32,7 @@ class JsonSink final : public google::LogSink {
     object["source"] = absl::StrCat(base_filename, ":", line);
     object["message"] = std::string(message, size);
     if (current_event != nullptr) object.update(*current_event);
-    // One call, so that lines of several threads stay whole. Invalid UTF-8 is replaced.
+    // Written by one call, so that lines of several threads stay whole. Invalid UTF-8 is replaced.
     const std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     std::fwrite(text.data(), 1, text.size(), stderr);
   }

@@ -12,12 +12,12 @@
 #   speed        samples per second of each model, in turns with PyTorch
 #   profile      a step of resnet50 under ncu, where it is installed
 #   training     models with one server and one to four workers
-# --minutes=N    each part has a share of them; what has not begun by its end is not run
+# --minutes=N    the time of all parts, each with its share; a step that has not begun in time is not run
 # --plugin=FILE  tries all parts, with little work, on a plugin that computes on the processor, without a GPU
 #
-# Without a GPU it says of each part that it did not run, and why. What fails is run once more with
+# Without a GPU it says of each part that it did not run, and why. A step that fails is run once more with
 # CATCHMENT_CUDA_SYNC=1, which names the kernel that fails, and the next step follows. PyTorch is python3's,
-# where it has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program.
+# if it has one. Data: $CATCHMENT_DATA/mnist and cifar10; missing data is drawn by the program.
 # Exit codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
 set -euo pipefail
 
@@ -31,8 +31,8 @@ for argument in "$@"; do
 done
 command -v python3 >/dev/null || { echo "run.sh: there is no python3" >&2; exit 1; }
 
-# library_folder FILE: the folder of a library of CUDA: the bundle's, the toolkit's, or that of a PyTorch;
-# nothing without it.
+# library_folder FILE: prints the folder of a library of CUDA: the bundle's, the toolkit's, or that of a
+# PyTorch; nothing if there is none.
 library_folder() {
   local folder
   for folder in "$here/lib" /usr/local/cuda/lib64 /usr/local/cuda/lib; do

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # For server.sh and worker.sh: source it.
 
-# await PID: its exit code, also where signals come between.
+# await PID: returns the exit code of a process, also if signals interrupt the wait.
 await() {
   local code
   while true; do
@@ -11,5 +11,5 @@ await() {
   done
 }
 
-# done_in DIR: whether the job whose results are there is done.
+# done_in DIR: succeeds if the job whose results are there is done.
 done_in() { grep -qs '"phase": "DONE"' "$1/summary.json"; }

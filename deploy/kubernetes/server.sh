@@ -12,8 +12,9 @@
 #   STAY                         a file. With it the container stays, doing nothing, once the job has ended: a
 #                                StatefulSet would start it anew. The file is there from then on
 #
-# Where there is a checkpoint the server goes on from it, so that all servers started again, after one was
-# lost, take the job up. A job that is done is not begun anew; one that was ended before is, by the exit code.
+# If there is a checkpoint, the server continues from it, so that the job continues when all servers are
+# started again after one was lost. A job that is done does not begin anew; one that was ended before its
+# budget was spent does, because of the exit code.
 # Exit codes: 0 the job is done; 1 it was ended before; otherwise catchment_server's.
 set -uo pipefail
 

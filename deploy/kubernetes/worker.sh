@@ -5,12 +5,12 @@
 #
 # Environment: OUT, the volume with the servers' results.
 #
-# A worker ends in order, too, when the job was stopped or has failed, to be gone on with by servers that are
-# started again. What came of it stands in the summary: only when the job is done has this Pod done its part.
+# A worker also ends in order if the job was stopped or has failed, and servers that are started again
+# continue the job. The summary has the outcome: this Pod has done its part only if the job is done.
 # Exit codes: 0 the job is done; 1 it is not; 143 after SIGTERM; otherwise catchment_worker's.
 set -uo pipefail
 
-# Seconds after the last step until the summary is there: the final evaluation, above all.
+# Seconds from the last step to the summary, most of which the final evaluation takes.
 readonly patience=120
 
 if [[ ${1:-} == --help ]]; then

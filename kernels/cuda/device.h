@@ -54,7 +54,7 @@ class Device {
   void Enter();
   int index() const { return index_; }
   Precision precision() const { return precision_; }
-  // With how the convolutions are computed that were created before.
+  // Returns a description of the device, with how the convolutions created so far are computed.
   std::string Describe() const;
   // Counts a convolution that cuDNN suits: `how` is cuDNN's version, or why it is computed with patches
   // nevertheless.

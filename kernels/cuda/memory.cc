@@ -1,5 +1,5 @@
-// Accounts for the device's memory: the layers' allocations, and their needs if there is too
-// little; and for the host's memory that is pinned.
+// Accounts for the device's memory: the layers' allocations, and their needs if there is too little; and for
+// the host's memory that is pinned.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

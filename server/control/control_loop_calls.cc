@@ -138,7 +138,7 @@ v1::JobStatus ControlLoop::Status() const {
   return status;
 }
 
-// Before all servers have registered no worker can have: there is nothing to save and no worker to wait for.
+// No worker can register before all servers have: there is then nothing to save and no worker to wait for.
 void ControlLoop::Stop(const std::string& reason, bool now) {
   stopped_before_start_ |= !servers_.AllHere();
   if (now) {

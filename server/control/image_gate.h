@@ -24,7 +24,7 @@ class ImageGate {
 
   // Returns true if an image must be taken now.
   bool IsDue(double now) const { return changed_ && now >= next_; }
-  // Returns when that will be the case, if changed().
+  // Returns when an image is due, if changed().
   double next() const { return next_; }
   // Returns the number of an image that is taken now.
   uint64_t Take() {

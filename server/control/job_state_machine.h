@@ -7,11 +7,12 @@
 // kLeaving     The budget is spent, training is good enough, or a stop was requested: no more samples are
 //              assigned, and workers leave.
 // kSettling    No worker is left. Waits until all shards have reported, so that their versions are final.
-// kSaving      Waits for the last checkpoint. kEvaluating  Waits for the final evaluation, and for an
-// evaluator that was lost. Skipped if the job has none, or was
-//              stopped.
+// kSaving      Waits for the last checkpoint.
+// kEvaluating  Waits for the final evaluation, and for an evaluator that was lost. Skipped if the job has
+//              none, or was stopped.
 // kEnded       The outputs are written, and members and clients that poll the status learn that the job
-// ended. kOver        The servers exit.
+//              ended.
+// kOver        The servers exit.
 //
 // A failure leads to kEnded from every earlier state; FailAfterSaving leads to kLeaving first.
 //

@@ -130,7 +130,7 @@ class LoggedLoop {
       return true;
   }
 
-  // Describe what comes of a call.
+  // Describe the outcome of a call.
   static std::string Text(const google::protobuf::Message& message);
   static std::string Text(v1::RegisterReply reply);
   static std::string Text(double number);

@@ -32,7 +32,7 @@ struct RunOptions {
   bool insecure = false;           // JobStatus.insecure
   uint64_t first_incarnation = 1;  // higher than those of all earlier runs
   v1::RunRecord record;            // of the job's earlier runs
-  int evaluators = 0;              // that the final evaluation waits for one of before any has registered
+  int evaluators = 0;              // expected ones, for one of which the final evaluation waits
   std::optional<RunLoss> loss;     // that the run recovers from
   // The process continues the run of a master that was lost (Continue).
   struct Restored {

@@ -30,7 +30,8 @@ namespace catchment {
 namespace {
 
 constexpr int kAcceptedAtOnce = 64;
-// The arrivals of bytes on a connection that waits: each is looked at.
+// The largest number of pieces in which the opening of a waiting connection may arrive, because each is
+// examined.
 constexpr int kMostPieces = 64;
 constexpr double kPauseSeconds = 0.1;
 // The interval at which connections are passed on that wait for others.
@@ -42,7 +43,7 @@ constexpr double kTrimSeconds = 2;
 constexpr double kComplainSeconds = 60;
 
 std::optional<PeerAccount::Traffic> TrafficOf(int fd) {
-  // Before the bytes that were received: those that arrive between the two count now rather than never.
+  // Read before the received bytes, so that bytes which arrive between the two count now rather than never.
   int unread = 0;
   tcp_info info = {};
   socklen_t size = sizeof(info);

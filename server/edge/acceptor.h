@@ -128,7 +128,7 @@ class Acceptor {
   int PollMilliseconds(double now) const;
   void AcceptAll(int listening, double now);
   void Admit(Fd fd, double now);
-  // Looks at what has arrived on the connections that wait.
+  // Examines the bytes that have arrived on the waiting connections.
   void ReadOpenings();
   // Close a connection that waits: one of the address with most, and the one with this index.
   void DropOne(double now);
@@ -141,7 +141,8 @@ class Acceptor {
   void Pass(Waiting waiting, double now);
   // Forgets the strangers that have made a call, or whose connections have ended.
   void UpdateStrangers();
-  // Returns false if there is none that has had its time. `at_once`: none needs to.
+  // Closes the connection of a stranger whose time has passed; with `at_once`, of any stranger. Returns false
+  // if there is none.
   bool EndStranger(bool at_once, double now);
   // Closes the connection of a known peer without stream that has been silent for the longest, without a call
   // if there is one: of one address if `source` is not null. Returns false if there is none.

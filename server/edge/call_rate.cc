@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kOthers[] = "others";
 
-// Returns the first 64 bits of the address in "[ADDRESS]:PORT"; nothing if it is none.
+// Returns the first 64 bits of the address in "[ADDRESS]:PORT"; empty if it is not an IPv6 address.
 std::string NetworkOf(absl::string_view name) {
   const size_t end = name.find_first_of("%]");  // an address of a link has %INTERFACE
   in6_addr address;
@@ -48,7 +48,7 @@ TokenBucket* CallRate::Find(const std::string& address, double now) {
 absl::Status CallRate::Take(absl::string_view peer, double times) {
   const std::string address = AddressOfPeer(peer);
   MutexLock lock(&mu_);
-  // Under the lock, so that the times of a bucket do not decrease.
+  // Read under the lock, so that the times of a bucket do not decrease.
   const double now = clock_.Now();
   if (Find(address, now)->Take(now, times)) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("more than ", options_.burst, " calls at once and then ",

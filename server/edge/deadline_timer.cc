@@ -6,7 +6,7 @@
 namespace catchment {
 namespace {
 
-// A wait for longer begins again.
+// The longest single wait; a longer one is made of several.
 constexpr double kLongestWait = 3600;
 
 }  // namespace

@@ -36,8 +36,7 @@ class Listener {
     std::string waits;
   };
 
-  // Opens a listener. The gRPC services must outlive it. Errors: the reason of the
-  // operating system.
+  // Opens a listener. The gRPC services must outlive it. Errors: the reason of the operating system.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
                                        const std::vector<CallService*>& services, const Options& options);

@@ -167,8 +167,8 @@ void EndedMasterService::Accept(CallQueue* queue) {
         status->set_run_id(record_.run_id());
         return absl::OkStatus();
       });
-  // All of these but Register and Stop need a token, which no member of an earlier run has.
-  // As to a member that has the job of an earlier run.
+  // All of these but Register and Stop need a token, which no member of an earlier run has. Register is
+  // refused as for a member that has the job of an earlier run.
   Refuse<v1::RegisterRequest, v1::RegisterReply>(queue, "Register", &Async::RequestRegister,
                                                  absl::StatusCode::kAborted);
   Refuse<v1::HeartbeatRequest, v1::HeartbeatReply>(queue, "Heartbeat", &Async::RequestHeartbeat);

@@ -28,7 +28,7 @@ class ServerRegistration {
     std::function<uint64_t()> epoch;    // of the shard, with a standby; null: 0
     // Called with each answer, if the server is registered; may be null.
     std::function<void(const v1::RegisterServerReply&)> on_registered;
-    // The job has ended without the server: how.
+    // Called with how the job has ended, if it has ended without the server.
     std::function<void(const std::string&)> on_ended;
     // The master refuses the server, or has been unreachable for give_up_seconds.
     std::function<void(const absl::Status&)> on_failed;

@@ -36,7 +36,7 @@ class SnapshotStream final : public StreamOwner,
   void OnWriteDone(bool ok) override;
   void OnDone() override;
   void WriteNext();
-  // For callers that know that the stream has not ended.
+  // Returns the call. The stream must not have ended.
   SnapshotCall& call();
 
   Shard& shard_;

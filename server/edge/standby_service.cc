@@ -313,8 +313,8 @@ absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
   return absl::OkStatus();
 }
 
-// Without the lock while parts are sent, because the thread that completes them may wait for it. The copies
-// share the memory of their values.
+// The lock is not held while parts are sent, because the thread that completes them may wait for it. The
+// copies share the memory of their values.
 void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
   std::optional<Replica> copy;
   uint64_t epoch = 0;

@@ -256,8 +256,8 @@ void TrainStream::ReclaimLent() {
 bool TrainStream::MustWait() {
   if (context_.log == nullptr) return false;
   if (waits_for_standby_) return true;
-  // With a full window nothing is read, so only this can end the stream of a server that ends.
   const double begin = Trace() == nullptr ? 0 : Trace()->Now();
+  // With a full window nothing is read, so only this function can end the stream when the server ends.
   const auto then = [self = shared_from_this(), begin](bool acknowledged) {
     if (TraceRecorder* const trace = Trace())
       trace->RecordOn(absl::StrCat("standby: worker ", self->worker_), "standby", begin, trace->Now());

@@ -43,7 +43,7 @@ absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job
 // Errors: those of reading the record.
 absl::StatusOr<std::optional<v1::RunRecord>> EndedRun(const std::string& directory, const v1::Job& job);
 
-// The same, if the master was lost before all servers knew of the end.
+// Returns the same record, but only if the master was lost before all servers knew of the end.
 absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job);
 
 }  // namespace catchment

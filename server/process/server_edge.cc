@@ -12,7 +12,7 @@ namespace catchment {
 namespace {
 
 constexpr double kShutdownSeconds = 1;
-// For calls in progress when the job goes back to a checkpoint.
+// The grace for calls in progress when the job goes back to a checkpoint.
 constexpr double kGoBackSeconds = 0.3;
 // Service names in the health protocol.
 constexpr char kMasterName[] = "catchment.v1.MasterService";

@@ -25,7 +25,7 @@ class ServerEdge {
   // Listens with the services of the process, and sets its address. Callers are told to wait until a run
   // begins.
   absl::Status Open(const ParameterLayout& layout, ServerConfig* config);
-  // The same with other services, for the reason that callers are told.
+  // Does the same with other services. `waits`: the reason to wait that callers are told.
   absl::Status Open(const std::vector<CallService*>& services, const std::string& waits,
                     const ParameterLayout& layout, ServerConfig* config);
   // Begins to serve a run, whose services have the fronts of this object.

@@ -1,10 +1,10 @@
 // Measures the noise of gradients at a block, for the gradient noise scale (common/base/noise_scale.h), in
 // updates that are made of several gradients g_i, each the mean over b_i samples, computed with the same
-// weights. With B = sum_i b_i and their average g = sum_i b_i g_i / B, over k gradients:   tr(S)  =  sum_i
-// b_i ||g_i - g||^2 / (k - 1)    S: the covariance of the gradients of single samples   |G|^2  =  ||g||^2 -
-// tr(S) / B                  G: the gradient over all samples Both estimates are unbiased, also with unequal
-// b_i, and add up over blocks and shards. With equal b_i they are those of McCandlish et al. 2018,
-// arXiv:1812.06162, appendix A.1, with B_small = b and B_big = k b.
+// weights. With B = sum_i b_i and their average g = sum_i b_i g_i / B, over k gradients:
+//   tr(S)  =  sum_i b_i ||g_i - g||^2 / (k - 1)    S: the covariance of the gradients of single samples
+//   |G|^2  =  ||g||^2 - tr(S) / B                  G: the gradient over all samples
+// Both estimates are unbiased, also with unequal b_i, and add up over blocks and shards. With equal b_i they
+// are those of McCandlish et al. 2018, arXiv:1812.06162, appendix A.1, with B_small = b and B_big = k b.
 //
 // Cost: in every kEvery-th update the contributions are read once more, while they are in the first-level
 // cache: with four of them 0.9 instead of 0.5 ns for each parameter. Nothing that is measured has an effect

@@ -22,9 +22,10 @@ constexpr size_t kWithSteps = 2;
 // Training has priority over saving when processors are short.
 constexpr int kNiceness = 19;
 
-// Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone
-// does not keep checkpoints from slowing training down: writing uses caches and memory bandwidth.
-class Rests {
+// Runs the calling thread with a duty cycle of one half: after each part it sleeps for as long as it has used
+// the processor. A low priority alone does not keep checkpoints from slowing training down, because writing
+// uses caches and memory bandwidth.
+class DutyCycle {
  public:
   void AfterPart() {
     const double now = ThreadSeconds();
@@ -144,9 +145,10 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
     for (size_t i = 0; i < snapshot.states.size(); ++i) {
       tensors.push_back({StateTensorName(snapshot.state_names[i]), snapshot.states[i]});
     }
-    Rests rests;
-    absl::StatusOr<v1::SavedShard> written = WriteShard(
-        directory_, number, shard_, num_shards_, snapshot.state, tensors, [&rests] { rests.AfterPart(); });
+    DutyCycle duty_cycle;
+    absl::StatusOr<v1::SavedShard> written =
+        WriteShard(directory_, number, shard_, num_shards_, snapshot.state, tensors,
+                   [&duty_cycle] { duty_cycle.AfterPart(); });
     if (!written.ok()) {
       LOG(ERROR) << "checkpoint " << number << " is not saved: " << written.status().message();
       MutexLock lock(&mu_);

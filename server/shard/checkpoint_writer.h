@@ -15,15 +15,16 @@
 
 namespace catchment {
 
-// The thread has a low priority and rests half of the time, so that training continues at nearly full speed.
+// The thread has a low priority and a duty cycle of one half, so that training continues at nearly full
+// speed.
 //
-// Threads: safe. The destructor writes what still waits, so it goes before the shard.
+// Threads: safe. The destructor writes the snapshot that still waits, so it must run before the shard's.
 // Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
 // few seconds, until it is written or a newer one replaces it; save_error has the reason until a write
 // succeeds.
 class CheckpointWriter {
  public:
-  // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that
+  // `directory` empty: snapshots count as saved, and nothing is written. `resumed`: the checkpoint that
   // the shard begins with, which is saved already; 0: none.
   CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
   ~CheckpointWriter();
@@ -41,8 +42,8 @@ class CheckpointWriter {
 
  private:
   void Run();
-  // Returns the snapshot to write next, or null when the writer is to end. Waits for at most `pause`
-  // seconds where there is a `failed` one, which it takes when no newer one has arrived.
+  // Returns the snapshot to write next, or null when the writer is to end. If there is a `failed` one, waits
+  // for at most `pause` seconds, and returns it if no newer one has arrived.
   std::unique_ptr<PendingSnapshot> Next(std::unique_ptr<PendingSnapshot>* failed, double pause);
   // Returns the entry of checkpoint `number`; nothing if its file is missing or damaged.
   std::optional<v1::SavedShard> Find(uint64_t number) const;

@@ -76,7 +76,7 @@ void Gate::CountLate(const Arrival& arrival, Tally* tally) const {
 
 void Gate::Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const {
   std::erase_if(tally->late, [&](const Arrival& late) { return late.worker == arrival.worker; });
-  // It is counted again when it is used.
+  // A tally of older rosters is counted again when it is used.
   if (tally->generation != generation_) return;
   const Table* roster = RosterOf(tally->from_version);
   if (roster == nullptr) return;

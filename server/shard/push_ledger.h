@@ -74,7 +74,7 @@ class PushLedger {
   // is given if the block was applied and the shard has sent the weights that it was computed with.
   void Settle(uint64_t incarnation, uint64_t sequence, uint32_t block, v1::Block::Fate fate,
               uint64_t staleness, const std::optional<Lag>& lag = std::nullopt);
-  // Does both.
+  // Calls Accept and Settle.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
 

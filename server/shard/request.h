@@ -12,8 +12,9 @@
 
 namespace catchment {
 
-// The receiver of answers: one end of a connection. The shard keeps it as long as a request waits.
 struct Answer;
+
+// The receiver of answers: one end of a connection. The shard keeps it as long as a request waits.
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;

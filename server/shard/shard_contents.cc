@@ -19,7 +19,7 @@
 namespace catchment {
 namespace {
 
-// A vector that only one of them keeps begins at zero.
+// Returns true if the states of `a` can be used by `b`: a vector that only `b` keeps begins at zero.
 bool HaveSameStates(const v1::Optimizer& a, const v1::Optimizer& b) {
   return a.kind() == b.kind() && a.centered() == b.centered();
 }

@@ -44,8 +44,8 @@ class ShardHost {
   void SetAfterCommand(std::function<void()> after_command) { after_command_ = std::move(after_command); }
   StandbyLog* log() const { return log_; }
 
-  // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,
-  // on the clock that requests come with.
+  // Executes a command: sets the rosters and the announced checkpoint, and notes the end of the job. Returns
+  // the shard's report. `now`: seconds, on the clock of the requests.
   v1::ShardReport Control(const v1::ShardCommand& command, double now);
 
   Shard* shard() { return &shard_; }

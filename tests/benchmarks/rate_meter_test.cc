@@ -51,7 +51,7 @@ TEST(RateMeter, CountsGroupsThatAddAllAtOnce) {
 }
 
 // Between two bursts nothing is added, though the count is only read after the second has begun.
-TEST(RateMeter, WhatComesAfterAPauseHasComeSinceTheReadingBefore) {
+TEST(RateMeter, CountsAnAdditionAfterAPauseFromTheReadingBefore) {
   RateMeter meter(3, 1, kInterval);
   for (const auto& [time, count] :
        std::vector<std::pair<double, uint64_t>>{{0, 0}, {10, 3}, {20, 5}, {20.1, 6}, {29.9, 6}, {30, 9}}) {

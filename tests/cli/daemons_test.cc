@@ -58,7 +58,7 @@ TEST_F(DaemonsTest, AnErrorNamesEveryPlaceLookedAt) {
                     HasSubstr((root_ / "worker/catchment_worker").string())));
 }
 
-TEST_F(DaemonsTest, AFileThatCannotBeExecutedIsNone) {
+TEST_F(DaemonsTest, AFileThatCannotBeExecutedIsNotADaemon) {
   fs::permissions(Put("cli/catchment_server"), fs::perms::owner_read);
   Put("cli/catchment_worker");
   EXPECT_FALSE(FindDaemons(root_ / "cli").ok());

@@ -102,7 +102,7 @@ TEST(Manifests, OnlyServersChangeWithTheJobFile) {
   }
 }
 
-TEST(Manifests, WhatKubernetesCannotChangeIsSaidOnStandardError) {
+TEST(Manifests, WhatKubernetesCannotChangeIsReportedOnStandardError) {
   const CommandOutcome made = Make({"--name=fast", "--namespace=research"});
   EXPECT_EQ(made.code, 0);
   EXPECT_THAT(made.err, AllOf(HasSubstr("cannot change the Jobs of workers and evaluators"),

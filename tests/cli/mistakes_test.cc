@@ -134,7 +134,7 @@ TEST(Mistakes, AProgramThatTheShellCannotStartIsNamed) {
   }
 }
 
-TEST(Mistakes, WhatIsNeitherADirectoryNorAnAddressIsSaidSo) {
+TEST(Mistakes, WhatIsNeitherADirectoryNorAnAddressIsNamed) {
   for (const auto& [name, command] : std::map<std::string, Command>{
            {"status", RunStatus}, {"stop", RunStop}, {"health", RunHealth}, {"watch", RunWatch}}) {
     EXPECT_THAT(Error(command, {"no-such-directory"}),

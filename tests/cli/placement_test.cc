@@ -86,7 +86,7 @@ TEST(ExplainPlacement, SaysHowEvenServersAreAndWhereATensorIsSplit) {
       << text;
 }
 
-TEST(ExplainPlacement, OneBlockAServerIsSaidToBeSo) {
+TEST(ExplainPlacement, OneBlockAServerIsReportedAsOneBlock) {
   EXPECT_THAT(ExplainPlacement(Facts(2, {"block_kib=4096"})),
               HasSubstr("one block of at most block_kib, 4096 KiB"));
 }

@@ -194,7 +194,7 @@ TEST_F(TrainTest, AWorkerThatIsAlwaysKilledIsStartedAgainFiveTimes) {
   EXPECT_THAT(err_.str(), HasSubstr("all workers are lost"));
 }
 
-TEST_F(TrainTest, OneWorkerThatFailsIsSaidAndTheOtherGoesOn) {
+TEST_F(TrainTest, OneWorkerThatFailsIsReportedAndTheOtherContinues) {
   options_.workers = 2;
   Worker(
       "if mkdir $MUTEX 2>/dev/null; then\n"
@@ -419,7 +419,7 @@ TEST_F(TrainTest, AnEvaluatorThatFailsWhenTheMasterHasEndedIsNotStartedAgain) {
   EXPECT_THAT(err_.str(), HasSubstr("the evaluator failed"));
 }
 
-TEST_F(TrainTest, AProgramThatFailsAfterItsLastStepIsSaidAndTheResultsAreKept) {
+TEST_F(TrainTest, AProgramThatFailsAfterItsLastStepIsReportedAndTheResultsAreKept) {
   options_.workers = 2;
   // One ends before the master, the other after it.
   Worker(

@@ -60,7 +60,7 @@ TEST(WorkRatesTest, NothingIsKnownOfAJobThatDoesNotTrain) {
   EXPECT_FALSE(WorkOf(v1::WorkerStatus(), nullptr).share(0).has_value());
 }
 
-TEST(WorkRatesTest, ATimeThatIsNoneCountsForNothing) {
+TEST(WorkRatesTest, ATimeThatIsNotANumberCountsAsZero) {
   v1::JobStatus status = HealthyStatus();
   status.mutable_workers(0)->mutable_progress()->set_pull_seconds(std::numeric_limits<double>::quiet_NaN());
   EXPECT_DOUBLE_EQ(WorkOf(status.workers(0), nullptr).seconds(), 68);

@@ -100,7 +100,7 @@ TEST(StopTest, ServersWhoseLogHasNoReaderAnyMoreGoOnAndEndInOrder) {
 
 constexpr char kImpatient[] = "faults { connect_timeout_seconds: 3 }";
 
-TEST(LostServerTest, JobFailsNamingTheServerAndTheMend) {
+TEST(LostServerTest, JobFailsNamingTheServerAndTheRemedy) {
   for (const char* preset : {"sync", "downpour"}) {
     TestCluster cluster({Job(preset, kImpatient), /*servers=*/2, TestDirectory() + "/" + preset});
     ASSERT_TRUE(cluster.Start(2));

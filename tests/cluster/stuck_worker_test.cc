@@ -44,7 +44,7 @@ class IdleMember {
   std::string token_;
 };
 
-TEST(StuckWorkerTest, MemberThatNeverPushesIsNamedAndLetGo) {
+TEST(StuckWorkerTest, MemberThatNeverPushesIsNamedAndRemoved) {
   TestCluster cluster({SmallJob("sync",
                                 "epochs: 3 batch_size: 10 workers: 2 "
                                 "faults { heartbeat_timeout_seconds: 1 stuck_seconds: 6 } "),

@@ -16,7 +16,7 @@ std::vector<std::string> Markdown(const std::string& comment) {
   return CommentMarkdown(comment, words);
 }
 
-TEST(CommentMarkdownTest, NothingComesOfNothing) { EXPECT_THAT(Markdown(""), IsEmpty()); }
+TEST(CommentMarkdownTest, EmptyTextStaysEmpty) { EXPECT_THAT(Markdown(""), IsEmpty()); }
 
 TEST(CommentMarkdownTest, JoinsLinesToParagraphs) {
   EXPECT_THAT(Markdown(" One sentence,\n over two lines.\n\n Another.\n"),

@@ -65,7 +65,7 @@ TEST(DescribeCudaPlugin, SaysWhetherItCanBeOpened) {
   EXPECT_THAT(DescribeCudaPlugin(Local(kOld)), HasSubstr("interface version"));
 }
 
-TEST(OpenCudaPlugin, FileThatIsNoLibraryIsNamed) {
+TEST(OpenCudaPlugin, FileThatIsNotALibraryIsNamed) {
   const std::string path = testing::TempDir() + "/broken.so";
   std::ofstream(path) << "not a library";
   const absl::Status status = OpenCudaPlugin(path).status();

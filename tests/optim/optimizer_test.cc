@@ -216,7 +216,7 @@ TEST_P(OptimizerTest, AgreesWithASequentialReferenceInDoublePrecision) {
   }
 }
 
-TEST_P(OptimizerTest, InPiecesIsInOneBitForBit) {
+TEST_P(OptimizerTest, PiecesHaveTheBitsOfTheWhole) {
   const Run whole = RunInPieces(kValues, false);
   for (int64_t piece : {1, 7, 16, 333}) {
     const Run pieces = RunInPieces(piece, false);

@@ -37,7 +37,7 @@ class FileSizeLimit {
   rlimit before_;
 };
 
-TEST(AppendedFileTest, OfALineThatDoesNotFitNothingStays) {
+TEST(AppendedFileTest, NothingStaysOfALineThatDoesNotFit) {
   const auto file = AppendedFile::OpenLines(Path("full"));
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE((*file)->Append("first\n").ok());

@@ -258,7 +258,7 @@ TEST_F(BadPeersTest, MessageLargerThanABlockIsCutOff) {
 }
 
 // Bytes after the last one that the message announces are the next message, of which the length is a lie.
-TEST_F(BadPeersTest, MessageOfTheLargestSizeThatIsNoBlockIsRefused) {
+TEST_F(BadPeersTest, MessageOfTheLargestSizeThatIsNotABlockIsRefused) {
   Http2Peer peer(servers_.addresses()[0]);
   const uint32_t stream = peer.Call(kTrain, hello_);
   const bool sent = peer.Send(stream, GrpcMessage(std::string(4 * kBytes, '\xff')));

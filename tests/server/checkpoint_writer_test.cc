@@ -81,7 +81,7 @@ TEST(CheckpointWriterTest, ReportsWhatIsSaved) {
   EXPECT_EQ(report.save_error(), "");
 }
 
-TEST(CheckpointWriterTest, WithoutADirectoryAllIsTakenForSaved) {
+TEST(CheckpointWriterTest, WithoutADirectoryAllSnapshotsCountAsSaved) {
   CheckpointWriter writer("", 0, 1, 0);
   writer.Write(SnapshotOf(3));
   while (ReportOf(writer).saved_size() < 1) std::this_thread::yield();

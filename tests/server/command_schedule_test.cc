@@ -156,7 +156,7 @@ TEST(CommandScheduleTest, AFewServersAndWorkersReportEverythingInEveryTick) {
   EXPECT_EQ(load.statistics, 8 * 100 * 100);
 }
 
-TEST(CommandScheduleTest, ManyServersAndWorkersBringNoMoreThanABoundedNumber) {
+TEST(CommandScheduleTest, ManyServersAndWorkersNeedABoundedNumberOfCalls) {
   constexpr int kServers = 64, kWorkers = 2000, kTicks = 1000;
   CommandSchedule schedule(kServers);
   const Load load = RunTicks(&schedule, kServers, kWorkers, kTicks, v1::JobStatus::TRAINING);

@@ -68,7 +68,7 @@ TEST(EventFileTest, BeginsWithItsVersionAndTakesNoNameTwice) {
 }
 
 // A file that may not grow takes a part of a record, as a full disk does.
-TEST(EventFileTest, OfARecordThatDoesNotFitNothingStays) {
+TEST(EventFileTest, NothingStaysOfARecordThatDoesNotFit) {
   const auto file = EventFile::Create(Directory("full"), 1234);
   ASSERT_TRUE(file.ok()) << file.status();
   const std::string before = Read((*file)->path());

@@ -155,7 +155,7 @@ TEST(GateTest, NobodyWaitsForTheIdleAndTheyStandInForNobody) {
   EXPECT_EQ(Decide(all_idle, 0, 0, {}), Decision::kWait);
 }
 
-TEST(GateTest, FormerLifeDoesNotStandInForTheNewOne) {
+TEST(GateTest, FormerIncarnationDoesNotStandInForTheNewOne) {
   const Gate gate =
       MakeGate("consistency { grouped { groups: 2 } }", {RosterOfLives(0, {{0, 50}, {2, IncarnationOf(2)}})});
   EXPECT_EQ(Decide(gate, 0, 0, In({0, 2})), Decision::kWait);
@@ -410,7 +410,7 @@ TEST(GateTest, WorkersMayBeAheadOfTheSlowestByTheBound) {
   }
 }
 
-TEST(GateTest, ClocksOfTheIdleAndOfFormerLivesDoNotCount) {
+TEST(GateTest, ClocksOfTheIdleAndOfFormerIncarnationsDoNotCount) {
   const std::string bound = "consistency { bounded_staleness { bound: 1 } }";
   const Gate gate = MakeGate(bound, {WithIdle(MakeRoster(0, {0, 1, 2}), {1})});
   EXPECT_EQ(gate.HighestClock(Pushes({9, 4, 7})), 8u);

@@ -643,7 +643,7 @@ TEST(ListenerTest, PortZeroPicksAFreePortAndSaysWhich) {
   EXPECT_NE(a->address(), b->address());
 }
 
-TEST(ListenerTest, PortInUseIsNamedWithTheReasonAndTheMend) {
+TEST(ListenerTest, PortInUseIsNamedWithTheReasonAndTheRemedy) {
   const absl::StatusOr<Listener> first = ListenOn("127.0.0.1:0");
   ASSERT_TRUE(first.ok());
   const absl::StatusOr<Listener> second = ListenOn(first->address());
@@ -660,7 +660,7 @@ TEST(ListenerTest, AddressOfAnotherMachineIsNamedWithTheReason) {
                         "it is not an address of this machine"));
 }
 
-TEST(ListenerTest, WhatIsNoAddressIsNamed) {
+TEST(ListenerTest, WhatIsNotAnAddressIsNamed) {
   for (const char* address : {"", "7000", "localhost", "localhost:"}) {
     const absl::Status status = ListenOn(address).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -380,7 +380,7 @@ TEST(PushLedgerTest, WatermarkNamesWhatIsDone) {
             (std::vector<uint32_t>{0, 2}));
 }
 
-TEST(PushLedgerTest, NewLifeBeginsItsNumbersAgainAndKeepsTheStatistics) {
+TEST(PushLedgerTest, NewIncarnationBeginsItsNumbersAgainAndKeepsTheStatistics) {
   PushLedger ledger = MakeLedger(2);
   for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 4);
   ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
@@ -394,7 +394,7 @@ TEST(PushLedgerTest, NewLifeBeginsItsNumbersAgainAndKeepsTheStatistics) {
   EXPECT_EQ(ledger.Statistics(0).non_finite(), 0u);
 }
 
-TEST(PushLedgerTest, PushesAreCountedOnceByTheWorstThatBefellTheirBlocks) {
+TEST(PushLedgerTest, PushesAreCountedOnceByTheWorstFateOfTheirBlocks) {
   PushLedger ledger = MakeLedger(2);
   auto push = [&, sequence = uint64_t{0}](v1::Block::Fate first, v1::Block::Fate second) mutable {
     ledger.Done(++sequence, 0, first, 0);
@@ -493,7 +493,7 @@ TEST(PushLedgerTest, AcceptedPushIsDoneAtOnceAndCountedWhenAllItsBlocksAreSettle
   EXPECT_EQ(ledger.Statistics(0).staleness_values(0), 3u);
 }
 
-TEST(PushLedgerTest, FormerLifesAcceptedPushesAreCountedUnlessTheyBrokeOff) {
+TEST(PushLedgerTest, AcceptedPushesOfFormerIncarnationsAreCountedUnlessTheyBrokeOff) {
   PushLedger ledger = MakeLedger(2);
   for (uint32_t block : {0, 1}) ledger.Accept(1, block);
   ledger.Accept(2, 0);

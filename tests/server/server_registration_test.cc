@@ -161,7 +161,7 @@ TEST_F(ServerRegistrationTest, ServerThatIsAskedToBeginAgainIsGivenTheCheckpoint
 }
 
 // Whatever run the server belongs to, and whether it asks for the first time or again.
-TEST_F(ServerRegistrationTest, EndOfTheJobIsNoFailure) {
+TEST_F(ServerRegistrationTest, EndOfTheJobIsNotAFailure) {
   v1::Run run;
   run.set_id(4);
   ASSERT_TRUE(claim_.Claim(run).ok());

@@ -133,7 +133,7 @@ TEST(ShardCommanderTest, AServerThatHangsIsGivenUpAfterAWhile) {
   EXPECT_THAT(heard.Await(1), ElementsAre("1: DEADLINE_EXCEEDED"));
 }
 
-TEST(ShardCommanderTest, AReportOutOfBoundsIsNone) {
+TEST(ShardCommanderTest, AReportOutOfBoundsIsAnError) {
   Server server(false, /*version=*/UINT64_MAX);
   Answers heard;
   ShardCommander commander;

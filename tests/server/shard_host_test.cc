@@ -118,7 +118,7 @@ TEST_F(ShardHostTest, InitialWeightsDoNotDependOnHowManyServersThereAre) {
   EXPECT_THAT(whole, testing::Contains(testing::Ne(0.0f)));
 }
 
-TEST_F(ShardHostTest, CheckpointIsGoneOnFromByAnyNumberOfServersAndAnySizeOfBlock) {
+TEST_F(ShardHostTest, CheckpointIsContinuedByAnyNumberOfServersAndAnySizeOfBlock) {
   const v1::Job job = PresetJob("downpour", 1);
   const std::string directory = Directory("resume");
   const v1::Manifest manifest = TrainAndSave(job, LayoutOf(job, 2, 1000), directory);
@@ -144,7 +144,7 @@ TEST_F(ShardHostTest, CheckpointIsGoneOnFromByAnyNumberOfServersAndAnySizeOfBloc
   }
 }
 
-TEST_F(ShardHostTest, CheckpointOfWholeTensorsIsGoneOnFromHoweverTheTensorsLie) {
+TEST_F(ShardHostTest, CheckpointOfWholeTensorsIsContinuedHoweverTheTensorsLie) {
   const v1::Job job = PresetJob("downpour", 1, "optimizer { kind: LARS }");
   const std::string directory = Directory("whole");
   const v1::Manifest manifest = TrainAndSave(job, LayoutOf(job, 2, 1000, Cuts::kBetweenTensors), directory);

@@ -121,7 +121,7 @@ TEST_F(NoiseTest, TakesBatchesOfUnequalSizes) {
   EXPECT_NEAR(noise.squared_gradient(), kValues, 0.15 * kValues);
 }
 
-TEST_F(NoiseTest, IsNotMeasuredWhereContributionsAreNoGradientsOrAreAlone) {
+TEST_F(NoiseTest, IsNotMeasuredFromContributionsThatAreNotGradientsOrAreAlone) {
   v1::Job clipped = GradientJob(true), sparse = GradientJob(true), rounded = GradientJob(true),
           sum = GradientJob(true), corrected = GradientJob(true);
   clipped.mutable_optimizer()->set_clip_norm(1);

@@ -72,7 +72,7 @@ TEST_F(ShardServiceTest, AnswersWithWhatGeneratedProtobufCodeReads) {
   EXPECT_EQ(last, -0.5f);
 }
 
-TEST_F(ShardServiceTest, RefusesPeersThatAreNoWorkers) {
+TEST_F(ShardServiceTest, RefusesPeersThatAreNotWorkers) {
   const grpc::Status none = RawStream(servers_.addresses()[0], nullptr).Finish();
   EXPECT_EQ(none.error_code(), grpc::INVALID_ARGUMENT);
   const char kMessage[] =

@@ -92,7 +92,7 @@ TEST(TensorBoardTest, WhatIsNotKnownIsLeftOut) {
                           "worker_3/samples_per_second=100 at 64"));
 }
 
-TEST(TensorBoardTest, AnEvaluationIsToldOnceAtTheSamplesOfItsWeights) {
+TEST(TensorBoardTest, AnEvaluationIsWrittenOnceAtTheSamplesOfItsWeights) {
   TensorBoard board(Directory("tests"));
   for (const auto& [samples, tested, loss] : std::vector<std::tuple<int, int, double>>{
            {100, 80, 0.25}, {200, 80, 0.25}, {300, 280, NAN}, {400, 280, NAN}}) {

@@ -1,6 +1,6 @@
 // The worker's half of a kind of contribution, the second axis of an algorithm: it uses the gradients and
 // exchanges contributions and weights with the center. The server's half has the same basename in
-// server/shard.
+// server/rules.
 //
 // Communication overlaps with computation: Run may return while an operation on the center is in flight, for
 // which the next Run waits when necessary.

@@ -33,7 +33,7 @@ class GradientTransform {
 // The norm is summed in double precision. A NaN in g makes all values NaN, as in PyTorch, so that servers
 // refuse the whole contribution and not only some of its blocks.
 void ClipNorm(float max_norm, absl::Span<float> g);
-// The same for the values of some ranges of g.
+// Does the same for the values of some ranges of g.
 void ClipNorm(float max_norm, absl::Span<const Range> ranges, absl::Span<float> g);
 
 }  // namespace catchment

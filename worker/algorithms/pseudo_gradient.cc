@@ -34,7 +34,7 @@ PseudoGradient::PseudoGradient(const v1::PseudoGradient& config, int64_t num_par
       d_(config.overlap_steps() > 0 ? num_parameters : 0, parameters->memory()),
       fragments_(parameters->num_fragments()) {
   states_.reserve(optimizer_->num_states());
-  // In their places: the memory of a vector that they were copied from would stay with the process.
+  // Each is made in its place: the memory of a vector that it was copied from would stay with the process.
   while (std::ssize(states_) < optimizer_->num_states()) states_.emplace_back(num_parameters);
   for (size_t f = 0; f < fragments_.size(); ++f) {
     fragments_[f].ranges = fragments_.size() == 1 ? std::vector<Range>{{0, num_parameters}}
@@ -58,7 +58,7 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
     fragment.samples += step.samples;
     ++fragment.steps;
   }
-  // The answers first: a push that starts from older weights than it could would be staler.
+  // Answers are used first: a push that starts from older weights than it could would be staler.
   RETURN_IF_ERROR(UseAnswers());
   for (int f = 0; f < static_cast<int>(fragments_.size()); ++f) {
     if (!IsDue(f, step)) continue;

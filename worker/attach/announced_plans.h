@@ -1,4 +1,4 @@
-// Tells an attached program of each minibatch to come which samples it is of, as the plans of it pass by.
+// Tells an attached program the samples of each coming minibatch, when its plan passes by.
 #ifndef CATCHMENT_WORKER_ATTACH_ANNOUNCED_PLANS_H_
 #define CATCHMENT_WORKER_ATTACH_ANNOUNCED_PLANS_H_
 
@@ -8,9 +8,9 @@
 
 namespace catchment {
 
-// Returns what `next` does, and has `model` plan each minibatch that has samples. `order` is over the whole
-// training set. Errors: those of `next` and of AttachedModel::Plan. A span outside the training set is left
-// to the loader to refuse.
+// Returns a function that does what `next` does, and passes each minibatch that has samples to `model`.
+// `order` is over the whole training set. Errors: those of `next` and of AttachedModel::Plan. A span outside
+// the training set is left to the loader to refuse.
 NextPlan AnnouncePlans(NextPlan next, EpochOrder order, AttachedModel* model);
 
 }  // namespace catchment

@@ -68,7 +68,7 @@ class AttachedModel final : public Trainable {
   // Lets the program begin: the worker is a member of the job. Later calls change nothing.
   absl::Status Welcome(uint32_t worker);
 
-  // Tells the program which samples a later Train is of: that of a minibatch with none is left out.
+  // Tells the program the samples of a later Train. A minibatch without samples is left out.
   // ResourceExhausted if it is too far behind.
   absl::Status Plan(absl::Span<const uint32_t> samples);
   // Leaves out the steps that are planned and have not begun. No other thread may plan meanwhile.
@@ -104,13 +104,13 @@ class AttachedModel final : public Trainable {
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
   void EstimateStatistics(absl::Span<const float>, absl::FunctionRef<bool(Minibatch*)>) override {}
-  // The program scores a whole test set (ScoreTestSet), no minibatches.
+  // Does nothing: the program scores a whole test set (ScoreTestSet), not minibatches.
   Score Evaluate(absl::Span<const float>, const Minibatch&) override { return Score(); }
 
   // The program's metrics of the last step.
   const google::protobuf::RepeatedPtrField<v1::FromProgram::Metric>& metrics() const { return metrics_; }
 
-  // statistics() are then the program's.
+  // Has the program score its test set. statistics() are then the program's.
   absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
   std::vector<Statistic> statistics() const override;
 

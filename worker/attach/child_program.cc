@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<ChildProgram>> ChildProgram::Start(const Options&
 std::optional<std::string> ChildProgram::Poll() {
   if (end_.has_value()) return end_;
   siginfo_t end = {};
-  // Not reaped yet, so that the group's id stays this group's.
+  // The child is not reaped yet, so that the group's id stays this group's.
   if (waitid(P_PID, pid_, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return std::nullopt;
   End();
   end_ = Describe(end);

@@ -5,7 +5,7 @@
 // group when the pipe breaks. None outlives the child: the daemon kills the rest of the group when the child
 // has ended.
 //
-// Threads: none; to be started by a thread that lasts, the main one.
+// Threads: not thread-safe. Start must be called on a thread that lasts, such as the main one.
 #ifndef CATCHMENT_WORKER_ATTACH_CHILD_PROGRAM_H_
 #define CATCHMENT_WORKER_ATTACH_CHILD_PROGRAM_H_
 
@@ -28,7 +28,7 @@ class ChildProgram {
     std::vector<int> fds;                  // which it keeps, under the same numbers
   };
 
-  // It inherits the daemon's output, and has no input.
+  // Starts the program, which inherits the daemon's output and has no input.
   static absl::StatusOr<std::unique_ptr<ChildProgram>> Start(const Options& options);
 
   // Kills the remaining processes of the group.
@@ -40,9 +40,9 @@ class ChildProgram {
 
   // Poll of a program that ended without an error.
   static constexpr char kInOrder[] = "exit code 0";
-  // "exit code 1", "killed by SIGSEGV (11)"; nothing while it runs. SIGKILL is explained.
+  // Returns "exit code 1" or "killed by SIGSEGV (11)"; nothing while it runs. SIGKILL is explained.
   std::optional<std::string> Poll();
-  // Waits until it has ended, at most so long.
+  // Waits until it has ended, at most `seconds`.
   std::optional<std::string> WaitFor(double seconds);
 
  private:

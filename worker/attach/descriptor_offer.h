@@ -4,7 +4,7 @@
 // Listens on an abstract Unix socket, whose name the environment variable CATCHMENT_ATTACH_ADDRESS has
 // (proto/attach.proto), and sends the descriptors to the first process of the same user that connects.
 //
-// Threads: none; used by one.
+// Threads: not thread-safe.
 #ifndef CATCHMENT_WORKER_ATTACH_DESCRIPTOR_OFFER_H_
 #define CATCHMENT_WORKER_ATTACH_DESCRIPTOR_OFFER_H_
 
@@ -24,7 +24,7 @@ class DescriptorOffer {
   DescriptorOffer(const DescriptorOffer&) = delete;
   DescriptorOffer& operator=(const DescriptorOffer&) = delete;
 
-  // Name of the socket, without the zero byte that abstract names begin with.
+  // Returns the name of the socket, without the zero byte that abstract names begin with.
   const std::string& address() const { return address_; }
 
   // Sends the descriptors to a process that has connected, if there is one, and then accepts no other. Does

@@ -21,11 +21,11 @@ class PlanBoard {
 
   int fd() const { return memory_.fd(); }
 
-  // Steps that were added, and so the number of the last one.
+  // Returns the number of steps that were added, which is the number of the last one.
   uint64_t planned() const { return planned_; }
   // Adds the next step. It replaces the one kSlots steps before.
   void Add(absl::Span<const uint32_t> samples);
-  // No steps after `last` count.
+  // Ends the plan: steps after `last` do not count.
   void End(uint64_t last);
 
  private:

@@ -31,12 +31,12 @@ class BlockSchedule {
   int Start(bool has_input, uint32_t fragment = 0);
   // Marks these values as final; each is marked once. Returns true if a block became ready by it.
   bool Ready(Range range);
-  // The block to send now, kNone if none is ready. It is on its way then.
+  // Returns the block to send now, which is then on its way; kNone if none is ready.
   int Next();
   bool OnItsWay(uint32_t block) const { return block < blocks_.size() && blocks_[block].stage == kOnItsWay; }
-  // A block that is on its way.
+  // Notes that a block that is on its way was answered.
   void Answered(int block);
-  // The connection broke: blocks on their way are ready again.
+  // Makes the blocks on their way ready again, because the connection broke.
   void SendAgain();
 
   // Return the number of blocks that Next has not returned, and that are not answered.

@@ -48,25 +48,26 @@ class BatchLoader {
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // The next minibatch, valid until the next call; null when there are no more. Waits for it if need be.
+  // Returns the next minibatch, valid until the next call; null if there are no more. Waits for it if need
+  // be.
   absl::StatusOr<const LoadedBatch*> Next() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns true if Next() would return at once.
   bool HasNext() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Seconds that Next() has waited in all calls together.
+  // Returns the seconds that all calls of Next() have waited together.
   double seconds_waited() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // BatchReader's.
+  // Returns BatchReader::bytes_read().
   uint64_t bytes_read() const { return reader_.bytes_read(); }
   double read_seconds() const { return reader_.read_seconds(); }
 
  private:
-  // The background thread.
+  // Runs on the background thread.
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // A free buffer; null when the loader is being destroyed.
+  // Returns a free buffer; null when the loader is being destroyed.
   LoadedBatch* WaitForFree() ABSL_LOCKS_EXCLUDED(mu_);
-  // True if `batch` is loaded; false at the end of the plans.
+  // Returns true if `batch` is loaded; false at the end of the plans.
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
   void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -70,7 +70,7 @@ class BatchReader {
 
  private:
   void ResizeInputs(int64_t size, LoadedBatch* batch);
-  // Sets what a span's samples are, except for their inputs.
+  // Sets the fields of a span's samples, except their inputs.
   void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
   absl::Status ReadSample(int thread, int64_t i, LoadedBatch* batch);
 

@@ -24,7 +24,7 @@ constexpr char kRemedy[] =
     "Fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
     "and unpack its .bin files there";
 
-// The path of `name` in `directory`, or "".
+// Returns the path of `name` in `directory`, or "".
 std::string Find(const std::string& directory, const std::string& name) {
   for (const char* suffix : {"", ".gz"}) {
     const std::string path = absl::StrCat(directory, "/", name, suffix);

@@ -1,4 +1,4 @@
-// Samples with a class, or with real numbers for targets, each.
+// Samples, each with a class or with real numbers as targets.
 #ifndef CATCHMENT_WORKER_DATA_DATASET_H_
 #define CATCHMENT_WORKER_DATA_DATASET_H_
 
@@ -51,10 +51,10 @@ class Dataset {
   // InvalidArgument, whatever the code of the file's error is, which others would take for that of a
   // connection.
   absl::StatusOr<int64_t> ReadInput(int64_t index, std::optional<uint64_t> crop_seed, float* out) const;
-  // The same for samples that are in memory.
+  // Does the same for samples that are in memory.
   void CopyInput(int64_t index, float* out) const;
 
-  // Null of samples without content.
+  // Returns null for samples without content.
   const SampleContent* content() const { return content_.get(); }
 
  private:

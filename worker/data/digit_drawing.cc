@@ -33,7 +33,7 @@ float Uniform(Random* random, float low, float high) {
   return static_cast<float>(random->Uniform(low, high));
 }
 
-// Nearly normal, of variance 1: four uniform numbers of 16 bits.
+// Returns a nearly normal number of variance 1: the sum of four uniform numbers of 16 bits.
 float Bell(Random* random) {
   const uint64_t bits = random->Next();
   const uint64_t sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
@@ -67,8 +67,8 @@ Affine RandomAffine(Random* random) {
           {middle + Uniform(random, -kShift, kShift), middle + Uniform(random, -kShift, kShift)}};
 }
 
-// The control points, each moved a little, with corners twice: a Catmull-Rom curve turns sharply at a double
-// point.
+// Returns the control points, each moved a little, with corners twice: a Catmull-Rom curve turns sharply at a
+// double point.
 std::vector<Point> Wobbled(const Stroke& stroke, Random* random) {
   std::vector<Point> points;
   for (const ControlPoint& control : stroke) {
@@ -78,7 +78,7 @@ std::vector<Point> Wobbled(const Stroke& stroke, Random* random) {
   return points;
 }
 
-// Uniform Catmull-Rom between b and c, u in [0, 1].
+// Returns the point at u in [0, 1] between b and c of a uniform Catmull-Rom curve.
 Point CatmullRom(Point a, Point b, Point c, Point d, float u) {
   const auto interpolate = [u](float p, float q, float r, float s) {
     return q + 0.5f * u * (r - p + u * (2 * p - 5 * q + 4 * r - s + u * (3 * (q - r) + s - p)));
@@ -144,7 +144,7 @@ void AddStroke(const Stroke& stroke, const Affine& affine, float radius, Random*
   }
 }
 
-// 1 well inside a stroke, 0 well outside, a smooth step of width `blur` at its outline.
+// Returns 1 well inside a stroke, 0 well outside, and a smooth step of width `blur` at its outline.
 float Coverage(float distance, float blur) {
   const float u = std::clamp(0.5f - distance / blur, 0.0f, 1.0f);
   return u * u * (3 - 2 * u);

@@ -39,7 +39,7 @@ using Stroke = std::vector<ControlPoint>;
 // One way to write a digit.
 using Glyph = std::vector<Stroke>;
 
-// The ways to write `digit` (0 to 9); at least one.
+// Returns the ways to write `digit` (0 to 9), at least one.
 const std::vector<Glyph>& GlyphsOf(int digit);
 
 }  // namespace catchment

@@ -1,4 +1,4 @@
-// In which order an epoch goes through the training set.
+// The order in which an epoch goes through the training set.
 #ifndef CATCHMENT_WORKER_DATA_EPOCH_ORDER_H_
 #define CATCHMENT_WORKER_DATA_EPOCH_ORDER_H_
 
@@ -19,7 +19,7 @@ class EpochOrder {
 
   int64_t num_samples() const { return num_samples_; }
 
-  // order(epoch)[position] is a sample's index. Valid until two other epochs have been asked for.
+  // Returns the index of the sample at each position. Valid until two other epochs have been asked for.
   const std::vector<uint32_t>& order(uint64_t epoch);
 
  private:

@@ -14,7 +14,8 @@ constexpr double kTwoPi = 6.283185307179586;
 
 enum Part : uint64_t { kTrain = 0, kTest = 1 };
 
-// 32-bit arithmetic only, so that it is done eight at a time: MurmurHash3's finalizer, to +-1.
+// Returns noise from -1 to 1 by MurmurHash3's finalizer, in 32-bit arithmetic alone, so that eight values are
+// computed at a time.
 float Noise(uint32_t key, uint32_t i) {
   uint32_t hash = i * 0x9e3779b9u + key;
   hash ^= hash >> 16;
@@ -49,7 +50,7 @@ class Gratings final : public SampleContent {
   }
 
  private:
-  // The cosine by its recurrence, so that a row takes two calls of it.
+  // Writes a row. Cosines are computed by their recurrence, so that a row needs only two calls of cos.
   void WriteRow(int u, double phase, float tint, uint32_t key, uint32_t at, float* out) const {
     const double step = kTwoPi * u / static_cast<double>(size_), twice = 2 * std::cos(step);
     double before = std::cos(phase - step), here = std::cos(phase);

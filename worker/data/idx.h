@@ -19,7 +19,7 @@ struct IdxArray {
   std::string md5;  // of the whole file, unpacked; 32 hexadecimal digits
 };
 
-// "60000x28x28".
+// Returns "60000x28x28".
 std::string DimensionsToString(const std::vector<int64_t>& dimensions);
 
 // Reads a file of unsigned bytes with `rank` dimensions, gzipped or not (its content tells, not its name).

@@ -30,7 +30,7 @@ namespace {
 
 // Deeper directories are a circle of symbolic links.
 constexpr int kMaxDepth = 32;
-// That look at files, since a network's file system answers many requests at a time.
+// The threads that examine files, because a network's file system answers many requests at a time.
 constexpr int kThreads = 16;
 constexpr char kRemedy[] = "; correct or remove it";
 
@@ -250,7 +250,7 @@ class ImageFiles final : public SampleContent {
     return RandomPart(width, height, crop_, size_, &random);
   }
 
-  // From pixels to channels.
+  // Writes the normalized channels of the pixels.
   void Normalize(const std::vector<uint8_t>& pixels, float* out) const {
     for (int c = 0; c < 3; ++c) {
       const auto [mean, deviation] = normalization_[c];

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <vector>
 
-// After <cstdio>, whose FILE and size_t it needs.
+// jpeglib.h needs the FILE and size_t of <cstdio> before it.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -97,7 +97,7 @@ bool HasEnd(absl::string_view file) {
   return file.find(kEnd, at) != absl::string_view::npos;
 }
 
-// x * y / 255, rounded.
+// Returns x * y / 255, rounded.
 int Product(int x, int y) {
   const int product = x * y + 128;
   return ((product >> 8) + product) >> 8;

@@ -40,7 +40,7 @@ constexpr Part kTest = {{"t10k-images-idx3-ubyte", "2646ac647ad5339dbf0828462832
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// The path of `file` in `directory`, or "".
+// Returns the path of `file` in `directory`, or "".
 std::string Find(const std::string& directory, const File& file) {
   for (const char* suffix : {"", ".gz"}) {
     const std::string path = absl::StrCat(directory, "/", file.name, suffix);
@@ -65,7 +65,7 @@ std::vector<std::string> Places(const v1::Mnist& mnist, const DataPaths& paths) 
   return places;
 }
 
-// "" if every variable that names a place is set, or none is used.
+// Returns "" if every variable that names a place is set, or none is used.
 std::string UnsetVariables(const v1::Mnist& mnist, const DataPaths& paths) {
   if (!mnist.directory().empty()) return "";
   std::vector<const char*> unset;

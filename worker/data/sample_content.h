@@ -29,7 +29,8 @@ class SampleContent {
   virtual absl::StatusOr<int64_t> Read(int64_t index, std::optional<uint64_t> crop_seed,
                                        float* out) const = 0;
 
-  // The same as they are kept, for those who keep them elsewhere: as bytes, or as floats; the other is null.
+  // Return the values as they are stored, as bytes or as floats, for callers that store them elsewhere; the
+  // other is null.
   virtual const uint8_t* bytes(int64_t index) const { return nullptr; }
   virtual const float* floats(int64_t index) const { return nullptr; }
   // Returns the normalization that turns stored values into those that Read writes: one for each channel of
@@ -79,7 +80,7 @@ class ByteImages final : public SampleContent {
   std::vector<float> offsets_;
 };
 
-// Values as they are.
+// Samples whose values are stored as floats, as the network receives them.
 class FloatSamples final : public SampleContent {
  public:
   FloatSamples(std::vector<float> values, int64_t size) : values_(std::move(values)), size_(size) {}

@@ -47,7 +47,7 @@ class SampleThreads {
     uint64_t number = 0;
   };
 
-  // The life of another thread than that of Run.
+  // Runs on each thread other than that of Run.
   void Work(int thread) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes samples of the round until none is left.
   void TakePart(int thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// That copy, since a network's file system answers many requests at a time.
+// The threads that copy, because a network's file system answers many requests at a time.
 constexpr int kThreads = 8;
 constexpr double kReportSeconds = 10;
 constexpr auto kPause = std::chrono::milliseconds(100);
@@ -242,7 +242,7 @@ Stage::~Stage() {
     std::error_code error;
     fs::remove_all(root_, error);
     unlink((root_ + ".lock").c_str());
-    // If it is empty.
+    // This succeeds only if the directory is empty.
     rmdir(fs::path(root_).parent_path().c_str());
   }
   close(lock_);

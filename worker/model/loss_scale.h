@@ -33,7 +33,7 @@ class LossScale {
     value_ = std::min(2 * value_, kLargest);
   }
 
-  // False: the scale is 1 already, and an overflow is not its fault.
+  // Halves the scale after an overflow. Returns false if it is 1 already: the overflow is not its fault.
   bool Overflow() {
     good_ = 0;
     if (value_ <= 1) return false;

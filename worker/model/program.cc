@@ -35,7 +35,7 @@ class Plan {
   int size() const { return static_cast<int>(layers_.size()); }
   bool HasKernel(int i) const { return source_[i] == i; }
   int InputCount(int i) const { return static_cast<int>(layers_[i].inputs.size()); }
-  // The layer whose kernel computes the j-th input of layer i; kData for the samples.
+  // Returns the layer whose kernel computes the j-th input of layer i; kData for the samples.
   int Input(int i, int j) const { return Source(layers_[i].inputs[j]); }
   int Last() const { return Source(size() - 1); }
 

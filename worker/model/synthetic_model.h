@@ -1,13 +1,12 @@
-// Replaces a network if only the load of training on servers and network is needed: a step
-// sleeps, so that many workers fit on few cores, and its gradient consists of fixed
-// numbers.
+// Replaces a network if only the load of training on servers and network is needed: a step sleeps, so that
+// many workers fit on few cores, and its gradient consists of fixed numbers.
 //
 //   step = step_ms, or with spread sigma > 0: step_ms * exp(sigma z - sigma^2 / 2), z standard normal, whose
 //          mean is step_ms
 //   forward:   for each layer, first to last: its weights are asked for, then step / (3 layers) pass
 //   backward:  for each layer, last to first: step * 2 / (3 layers) pass, then its gradient is final
 //
-// What the observer takes of the pass's thread comes on top, as it does in a network. Otherwise the pass
+// The time that the observer uses on the pass's thread is added, as in a network. Otherwise the pass
 // sleeps to moments that are set at its beginning: a late awakening shortens the next sleep, and does not add
 // up. z follows from the seed and from the name of the minibatch's first sample.
 //
@@ -35,14 +34,14 @@ class SyntheticModel final : public Trainable {
                  std::unique_ptr<Timer> timer);
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
-  // "synthetic: 100 ms a step".
+  // Returns "synthetic: 100 ms a step".
   std::string device() const override;
 
-  // A loss of 0, and no sample right.
+  // Returns a loss of 0 and no correct sample.
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
   void EstimateStatistics(absl::Span<const float>, absl::FunctionRef<bool(Minibatch*)>) override {}
-  // At once, with no sample scored.
+  // Returns at once, with no sample scored.
   Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) override { return Score(); }
 
  private:

@@ -34,7 +34,7 @@ class Trainable {
   virtual ~Trainable() = default;
 
   virtual const std::vector<TensorSpec>& tensors() const = 0;
-  // For people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  // Returns a description for people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   virtual std::string device() const = 0;
 
   // Lets the device reach these weights, gradients or inputs of later calls directly: kernels/backend.h, Pin.
@@ -44,9 +44,9 @@ class Trainable {
   virtual Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
                       PassObserver* observer) = 0;
 
-  // Mean and variance, for batch_norm in Evaluate with the same weights: those of the minibatches that `next`
-  // gives until it returns false, which are passed forward as in training, without dropout (Wu and Johnson
-  // 2021, arXiv:2105.07576). A model without batch_norm asks for none.
+  // Estimates the means and variances for batch_norm in Evaluate with the same weights: those of the
+  // minibatches that `next` returns until it returns false, which are passed forward as in training, without
+  // dropout (Wu and Johnson 2021, arXiv:2105.07576). A model without batch_norm asks for none.
   virtual void EstimateStatistics(absl::Span<const float> weights,
                                   absl::FunctionRef<bool(Minibatch*)> next) = 0;
 
@@ -58,7 +58,7 @@ class Trainable {
   };
   virtual std::vector<Statistic> statistics() const { return {}; }
 
-  // The loss alone, dropout off.
+  // Scores a minibatch without a gradient, dropout off.
   virtual Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) = 0;
 };
 

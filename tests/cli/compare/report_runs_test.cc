@@ -121,7 +121,7 @@ TEST_F(ReportRunsTest, ARunThatDivergedHasAReport) {
   EXPECT_THAT(*ReadTextFile(root_ + "/report/report.html"), HasSubstr("training diverged in every run"));
 }
 
-TEST_F(ReportRunsTest, RefusesWhatIsNoRunAndWhatCannotBeCompared) {
+TEST_F(ReportRunsTest, RefusesWhatIsNotARunAndWhatCannotBeCompared) {
   const std::string one = Run("one", Job(""), 0.9), same = Run("same", Job(""), 0.8);
   const std::string other = Run("other", Job("seed: 2", 12), 0.8);
   std::filesystem::create_directories(root_ + "/empty");

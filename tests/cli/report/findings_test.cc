@@ -89,7 +89,7 @@ TEST(Find, AnswerSaysWhatWasSimulated) {
   EXPECT_THAT(answer(), StartsWith("Simulated, with 4 workers, "));
   comparison.simulated = "step constant:50ms, gradient a quadratic of condition 10";
   EXPECT_THAT(answer(), AllOf(StartsWith("Simulated on a quadratic function, with 4 workers, "),
-                              HasSubstr("reached 90.0 % less loss first")));
+                              HasSubstr("reached a 90.0 % lower loss first")));
 }
 
 TEST(Answer, BeginsWithTheLearningRatesThatWereNotTuned) {

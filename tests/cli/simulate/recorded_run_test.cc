@@ -97,7 +97,7 @@ TEST_F(RecordedRunTest, TakesTheSpreadFromTheIntervals) {
   EXPECT_NEAR(step->shape, truth.shape, 0.06);
 }
 
-TEST_F(RecordedRunTest, ALoadThatAllWorkersShareIsNoSpread) {
+TEST_F(RecordedRunTest, ALoadThatAllWorkersShareIsNotPartOfTheSpread) {
   const Distribution truth = {.kind = Distribution::kLogNormal, .mean = 0.1, .shape = 0.4};
   WriteRun(truth, /*workers=*/3, /*load=*/1.2);
   const absl::StatusOr<Distribution> step = RecordedStep(directory_);

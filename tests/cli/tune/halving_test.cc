@@ -264,7 +264,7 @@ TEST(ParseDimension, ReadsRangesAndChoices) {
   EXPECT_THAT(messages->choices, ElementsAre("{a: [1, 2], b: 'c,d'}", "{}"));
 }
 
-TEST(ParseDimension, RefusesWhatIsNoSearch) {
+TEST(ParseDimension, RefusesWhatIsNotADimension) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"learning_rate", "takes PATH="}, {"=1..2", "takes PATH="},    {"a=", "takes PATH="},
       {"a=2..1", "empty range"},        {"a=1..inf", "empty range"}, {"a=nan..1", "empty range"},

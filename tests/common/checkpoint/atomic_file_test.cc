@@ -91,7 +91,7 @@ TEST(AtomicFile, NoTwoFilesHaveTheSameTemporaryName) {
 }
 
 // Others who may write to the directory see the name of one file, but cannot take the place of the next.
-TEST(AtomicFile, OneThatWasSeenTellsNothingOfTheNext) {
+TEST(AtomicFile, ANameThatWasSeenDoesNotRevealTheNext) {
   const std::string directory = FreshDirectory();
   SetFileBytes(directory + "/victim", "mine");
   std::string ids[2];
@@ -160,7 +160,7 @@ TEST(AtomicFile, MissingDirectoryIsNamed) {
   EXPECT_THAT(std::string(file.status().message()), HasSubstr("/nowhere/f"));
 }
 
-TEST(CreateDirectories, MakesAllOfThemAndMindsNoneThatIsThere) {
+TEST(CreateDirectories, MakesAllOfThemAndAcceptsThoseThatExist) {
   const std::string path = FreshDirectory() + "/a/b/c";
   EXPECT_TRUE(CreateDirectories(path).ok());
   EXPECT_TRUE(CreateDirectories(path).ok());

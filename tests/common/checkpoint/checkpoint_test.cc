@@ -263,7 +263,7 @@ TEST(FindLatest, WhenNoneIsSoundAllReasonsAreGiven) {
               AllOf(HasSubstr(dir), HasSubstr("\nskipped checkpoint 2: ")));
 }
 
-TEST(FindLatest, MindsOnlyDirectoriesOfItsOwn) {
+TEST(FindLatest, IgnoresDirectoriesOfOtherNames) {
   const std::string dir = FreshDirectory();
   Save(dir, 1, 1);
   for (const char* name : {"checkpoint-", "checkpoint-x", "checkpoint-007", "checkpoint--1", "other"}) {

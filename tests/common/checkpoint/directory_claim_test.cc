@@ -54,7 +54,7 @@ TEST_F(DirectoryClaimTest, LinksAndFullDirectoriesCountAsFilesAndEmptyDirectorie
   for (const char* name : {"full", "dangling", "link"}) EXPECT_THAT(Error({name}), HasSubstr(name)) << name;
 }
 
-TEST_F(DirectoryClaimTest, AFileOfAnotherProgramIsNoRecord) {
+TEST_F(DirectoryClaimTest, AFileOfAnotherProgramIsNotARecord) {
   Put("catchment.claim");
   EXPECT_THAT(Error({"logs"}), HasSubstr(path_ + "/catchment.claim was not written by Catchment"));
   EXPECT_EQ(FileBytes(path_ + "/catchment.claim"), "the user's");

@@ -284,7 +284,7 @@ TEST(Overrides, SetNumbersTextsEnumsAndBooleans) {
   EXPECT_EQ(job.seed(), 18446744073709551615u);
 }
 
-TEST(Overrides, LaterOnesWinAndSpacesAreNoMatter) {
+TEST(Overrides, LaterOnesWinAndSpacesDoNotMatter) {
   EXPECT_EQ(Overridden({"batch_size=1", " batch_size = 2 "}).batch_size(), 2);
 }
 
@@ -372,7 +372,7 @@ TEST(Overrides, MistakesAreNamed) {
   EXPECT_THAT(OverrideError("data.drawn_digits={seed:1}{}"), StartsWith("in braces:1:7: "));
 }
 
-TEST(Overrides, AllMistakesAreToldAtOnce) {
+TEST(Overrides, AllMistakesAreReportedAtOnce) {
   v1::Job job;
   const absl::Status status = ApplyOverrides({"batch_sise=1", "workers=2", "workers=two"}, &job);
   EXPECT_THAT(std::string(status.message()),

@@ -530,7 +530,7 @@ TEST(Validate, ModelIsCheckedAgainstTheData) {
   EXPECT_THAT(Errors({"model.layers[1].dense.units=7"}), HasSubstr("10 classes"));
 }
 
-TEST(Validate, AllProblemsAreToldAtOnce) {
+TEST(Validate, AllProblemsAreReportedAtOnce) {
   const std::string errors = Errors({"workers=0", "optimizer.momentum=1.5", "checkpoint.keep=0", "epochs=0",
                                      "algorithm.consistency.grouped.groups=3"});
   for (const char* line :

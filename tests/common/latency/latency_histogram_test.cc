@@ -22,7 +22,7 @@ TEST(LatencyHistogramTest, IsEmptyAtFirst) {
   EXPECT_EQ(histogram.Quantile(0.5), 0);
 }
 
-TEST(LatencyHistogramTest, TellsOfEverythingToWithinTenPercent) {
+TEST(LatencyHistogramTest, ReportsEverythingToWithinTenPercent) {
   for (double us = 8; us < 4e9; us *= 1.01) {
     LatencyHistogram histogram;
     histogram.Add(us);
@@ -55,7 +55,7 @@ TEST(LatencyHistogramTest, QuantilesAreThoseOfWhatWasCounted) {
   EXPECT_NEAR(histogram.Quantile(0.999), 50000, 5000);
 }
 
-TEST(LatencyHistogramTest, WhatOneTellsFallsIntoTheSameBucketOfAnother) {
+TEST(LatencyHistogramTest, ValuesOfOneFallIntoTheSameBucketsOfAnother) {
   LatencyHistogram histogram, copy;
   for (double us = 1; us < 1e10; us *= 1.07) histogram.Add(us);
   histogram.ForEach([&](uint64_t us, uint64_t count) { copy.Add(static_cast<double>(us), count); });

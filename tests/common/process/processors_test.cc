@@ -43,7 +43,7 @@ TEST_F(ProcessorsTest, SmallestQuotaOfTheGroupsAboveCounts) {
   EXPECT_EQ(ProcessorQuota(root_), 1);
 }
 
-TEST_F(ProcessorsTest, MaxIsNoQuota) {
+TEST_F(ProcessorsTest, MaxMeansNoQuota) {
   Write("/proc/self/cgroup", "0::/");
   Write("/sys/fs/cgroup/cpu.max", "max 100000");
   EXPECT_EQ(ProcessorQuota(root_), INT_MAX);

@@ -42,7 +42,7 @@ TEST(RpcTest, CredentialsTakeAllTlsFilesOrNone) {
   EXPECT_EQ(MessageOf({"", "cert", "key"}), kMessage);
 }
 
-TEST(RpcTest, FileThatIsNoPemIsNamedWithItsFlag) {
+TEST(RpcTest, FileThatIsNotAPemIsNamedWithItsFlag) {
   const std::string pem = WriteFile("some.pem", "-----BEGIN CERTIFICATE-----\n");
   const std::string text = WriteFile("some.txt", "hello");
   EXPECT_EQ(MessageOf({"/nowhere/ca", pem, pem}), "--tls_ca=/nowhere/ca is not a readable PEM file");

@@ -44,7 +44,7 @@ TEST(CheckpointScheduleTest, MultiplesFollowTheVersionThatTheJobBeganWith) {
   ExpectLast(schedule, 15, 15);
 }
 
-TEST(CheckpointScheduleTest, NumbersOfTheJobsEarlierLifeAreNotUsedAgain) {
+TEST(CheckpointScheduleTest, NumbersOfTheJobsEarlierRunsAreNotUsedAgain) {
   CheckpointSchedule schedule(Settings(5, 0), kSynchronous, 10);
   ASSERT_TRUE(schedule.Step({.earlier = 30, .version = 10, .granted = 10, .reach = 26}, 1));
   ExpectLast(schedule, 31, 15);

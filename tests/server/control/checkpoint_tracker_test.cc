@@ -34,7 +34,7 @@ TEST(CheckpointTrackerTest, IsWholeWhenTheLastShardHasSaved) {
   EXPECT_EQ(tracker.recorded(), 10u);
 }
 
-TEST(CheckpointTrackerTest, TellsOfEachOnceAndInOrder) {
+TEST(CheckpointTrackerTest, ReturnsEachOnceAndInOrder) {
   CheckpointTracker tracker(2);
   tracker.Observe(Saved(0, {}));
   tracker.Observe(Saved(1, {}));
@@ -47,7 +47,7 @@ TEST(CheckpointTrackerTest, TellsOfEachOnceAndInOrder) {
   EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
 }
 
-TEST(CheckpointTrackerTest, ThoseOfAnEarlierLifeAreNoNews) {
+TEST(CheckpointTrackerTest, ThoseOfAnEarlierRunAreNotNew) {
   CheckpointTracker tracker(2);
   EXPECT_TRUE(tracker.Observe(Saved(0, {10, 20})).empty());
   EXPECT_TRUE(tracker.Observe(Saved(1, {10, 20})).empty());

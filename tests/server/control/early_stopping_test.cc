@@ -84,7 +84,7 @@ TEST(EarlyStoppingTest, StepsBelowTheMarginAddUp) {
   EXPECT_EQ(seen.enough, (Flags{false, false, false, false, false}));
 }
 
-TEST(EarlyStoppingTest, LossesThatAreNoNumbersAreNeverBetter) {
+TEST(EarlyStoppingTest, LossesThatAreNotNumbersAreNeverBetter) {
   const Seen seen = Watch(ByLoss(/*patience=*/2), {kNan, kInfinity, 5, kNan, kInfinity});
   EXPECT_EQ(seen.best, (Numbers{0, 0, 3, 3, 3}));
   EXPECT_EQ(seen.since, (Numbers{1, 2, 0, 1, 2}));

@@ -205,7 +205,7 @@ TEST_F(JobStateMachineTest, NothingEndsEarlyThatIsAtItsEnd) {
   EXPECT_EQ(state_machine_.ended_early(), "");
 }
 
-TEST_F(JobStateMachineTest, AStopThatWasAskedForIsOne) {
+TEST_F(JobStateMachineTest, AStopThatWasAskedForIsNotAnEarlyEnd) {
   GoTo(State::kTraining);
   state_machine_.RequestStop("enough of it");
   state_machine_.EndEarly("good enough");

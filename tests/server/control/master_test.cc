@@ -1763,7 +1763,7 @@ TEST_F(MasterTest, StatisticNamedLikeAWeightIsRefusedAndTheEvaluationStaysDue) {
 
 // Losses 1, 1, 1 with patience 1: the third makes the rate fall, in every command and in what a checkpoint
 // keeps.
-TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
+TEST_F(MasterTest, PlateauOfTheTestLossIsSentToAllShardsAndKept) {
   v1::Job job = MakeJob({.epochs = 8});
   Start(job);
   EXPECT_FALSE(master_->Command().has_plateau_factor()) << "of another schedule";
@@ -2293,7 +2293,7 @@ TEST_F(MasterTest, StatusTellsTheJobsSettingsAndWhoTakesPart) {
   EXPECT_EQ(master_->Status().workers(0).incarnation(), worker.incarnation);
 }
 
-TEST_F(MasterTest, StatusKeepsWhatWorkersDidThatHaveLeft) {
+TEST_F(MasterTest, StatusKeepsTheWorkOfThoseThatHaveLeft) {
   Start(MakeJob({.synchronous = false, .epochs = 4}));
   for (int i = 0; i < 3; ++i) {
     Worker worker = Join();
@@ -2427,7 +2427,7 @@ TEST_F(MasterTest, LostWorkersSamplesAreDealtAgainFromWhatTheShardsHave) {
       << "the second one was in before the shards heard of it";
 }
 
-TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
+TEST_F(MasterTest, ContributionThatReachedOnlyOneShardIsReportedAsComputedTwice) {
   Start(MakeJob({.synchronous = false}));
   Worker lost = Join();
   ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
@@ -2443,7 +2443,7 @@ TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
                                                    "reached only some blocks: 4 samples are computed again"));
 }
 
-TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
+TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenRemoved) {
   v1::Job job = MakeJob({.workers = 2});
   job.mutable_faults()->set_stuck_seconds(60);
   Start(job);
@@ -2635,7 +2635,7 @@ TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {
   EXPECT_TRUE(master_->has_begun());
 }
 
-TEST_F(MasterTest, NamesReportsOfShardsThatTheJobHasNot) {
+TEST_F(MasterTest, NamesReportsOfShardsThatTheJobDoesNotHave) {
   Start(MakeJob({}), 1);
   v1::ShardReport report;
   report.set_shard(1);

@@ -146,7 +146,7 @@ TEST(ProgressWatchTest, PausesOfTheMasterDoNotCount) {
   EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1029), Verdict::kFine);
 }
 
-TEST(ProgressWatchTest, LimitOfZeroLetsNoWorkerGo) {
+TEST(ProgressWatchTest, LimitOfZeroRemovesNoWorker) {
   ProgressWatch watch(0, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
   EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1e9), Verdict::kNoProgress);

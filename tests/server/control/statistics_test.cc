@@ -101,7 +101,7 @@ TEST(ProgressMeterTest, KeepsFewTotalsForManyReports) {
   EXPECT_NEAR(meter.samples_per_second(100), 1000, 20);
 }
 
-TEST(WorkTotalsTest, AddsUpWhatWorkersHaveGoneOnBy) {
+TEST(WorkTotalsTest, AddsUpTheProgressOfWorkers) {
   v1::Progress before, after;
   before.set_compute_seconds(10);
   after.set_compute_seconds(13);

@@ -220,7 +220,7 @@ TEST_P(AccruedGradientGroupTest, AverageWeighsBySamples) {
   EXPECT_EQ(copy, weights);
 }
 
-TEST_P(AccruedGradientGroupTest, InBlocksIsInOneBitForBit) {
+TEST_P(AccruedGradientGroupTest, BlocksHaveTheBitsOfOneBlock) {
   const auto rule = MakeRule(GradientJob(1, 0.9f));
   const Group group(GetParam());
   const std::vector<float> start = RandomVector(4), momentum = RandomVector(5);

@@ -160,7 +160,7 @@ TEST(AccruedGradientTest, FinishSendsNothingTwice) {
   EXPECT_EQ(parameters.TakeLog(), Log{"push 8 of 1"}) << "half a period, once";
 }
 
-TEST(AccruedGradientTest, CountsWhatBefellItsContributions) {
+TEST(AccruedGradientTest, CountsTheOutcomesOfItsContributions) {
   Center parameters(8, 0);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
   Quadratic f;
@@ -192,7 +192,7 @@ TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
   EXPECT_EQ(AccruedGradient(Config(1, 1), 1, &parameters).Start(0).message(), "gone");
 }
 
-TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
+TEST(AccruedGradientTest, ErrorOfTheLastPushIsReturnedBySettleAndByFinish) {
   for (const bool finish : {false, true}) {
     Center parameters(8, 0);
     AccruedGradient algorithm(Config(1, 1), 1, &parameters);
@@ -205,7 +205,7 @@ TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
   }
 }
 
-TEST(AccruedGradientTest, FinishTellsWhatBefellItsPush) {
+TEST(AccruedGradientTest, FinishCountsTheOutcomeOfItsPush) {
   for (const bool fails : {false, true}) {
     Center parameters(8, 0);
     AccruedGradient algorithm(Config(2, 2), 1, &parameters);
@@ -252,7 +252,7 @@ void Double(absl::Span<const float> x, absl::Span<float> g) {
   for (size_t i = 0; i < x.size(); ++i) g[i] = 2 * x[i];
 }
 
-TEST(AccruedGradientTest, LayersLeaveLastFirstAndAreAwaitedFirstFirstInTheNextPass) {
+TEST(AccruedGradientTest, LayersAreSentFromTheLastAndAwaitedFromTheFirst) {
   Echo parameters;
   AccruedGradient algorithm(Config(1, 1), 6, &parameters);
   const auto gradient = InLayers(Double);

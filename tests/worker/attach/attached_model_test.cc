@@ -373,7 +373,7 @@ TEST_F(AttachedModelTest, DoesNotWaitForAProgramThatIsNotToBeWaitedFor) {
   EXPECT_EQ(TrainError(), "enough");
 }
 
-TEST_F(AttachedModelTest, RefusesWhatIsNoMessage) {
+TEST_F(AttachedModelTest, RefusesWhatIsNotAMessage) {
   SendBytes("a line that the program printed\n");
   EXPECT_THAT(TrainError(), HasSubstr("32 bytes that are not a message of proto/attach.proto"));
 }

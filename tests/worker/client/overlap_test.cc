@@ -232,7 +232,7 @@ TEST_P(GateTest, PushAloneIsAWaitForThePushUntilItIsAnswered) {
 INSTANTIATE_TEST_SUITE_P(Servers, GateTest, testing::Values(1, 3));
 INSTANTIATE_TEST_SUITE_P(Servers, OverlapTest, testing::Values(1, 3));
 
-TEST_P(OverlapTest, WhatComesWhileTheCallerIsBusyIsNoWait) {
+TEST_P(OverlapTest, WhatComesWhileTheCallerIsBusyIsNotWaitedFor) {
   Serve(GradientJob(false), {0});
   StartPushPull();
   client_->Ready({0, 600});

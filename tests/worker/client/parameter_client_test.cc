@@ -186,7 +186,7 @@ TEST_P(ShardsTest, UpdateIsMadeWhenItsGraceHasPassed) {
   }
 }
 
-TEST_P(ShardsTest, ContributionThatIsNotFiniteIsToldToTheWorker) {
+TEST_P(ShardsTest, ContributionThatIsNotFiniteIsReportedToTheWorker) {
   Serve(GradientJob(false), {0});
   const auto client = Client();
   std::vector<float> gradient(kValues, 1.0f), weights(kValues);
@@ -212,7 +212,7 @@ TEST_P(ShardsTest, ExchangeThatIsNotFiniteLeavesTheDifferenceAsItWas) {
   EXPECT_THAT(servers_->Weights(), Each(0.0f));
 }
 
-TEST_P(ShardsTest, ContributionToAnUpdateThatWasMadeIsToldToBeLate) {
+TEST_P(ShardsTest, ContributionToAnUpdateThatWasMadeIsReportedAsLate) {
   Serve(GradientJob(true), {0, 1});
   const auto slow = Client(0);
   std::vector<float> weights(kValues);
@@ -228,7 +228,7 @@ TEST_P(ShardsTest, ContributionToAnUpdateThatWasMadeIsToldToBeLate) {
   EXPECT_THAT(servers_->Weights(), Each(-2.0f));
 }
 
-TEST_P(ShardsTest, WorkerThatIsNoMemberEndsAtOnceWithTheReason) {
+TEST_P(ShardsTest, WorkerThatIsNotAMemberEndsAtOnceWithTheReason) {
   Serve(GradientJob(false), {1});
   std::vector<float> weights(kValues);
   const absl::Status status = Client(0)->Pull(0, absl::MakeSpan(weights));

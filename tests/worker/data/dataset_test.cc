@@ -48,7 +48,7 @@ TEST(DatasetDeathTest, RefusesPixelsThatDoNotMatchTheLabels) {
   EXPECT_DEATH(Dataset({1, 2, 2}, 2, {}, std::vector<uint8_t>(7), {0, 1}), "7 vs. 8");
 }
 
-TEST(DatasetDeathTest, RefusesALabelThatIsNoClass) {
+TEST(DatasetDeathTest, RefusesALabelThatIsNotAClass) {
   EXPECT_DEATH(Dataset({1, 1, 1}, 2, {}, {0}, {2}), "label");
 }
 

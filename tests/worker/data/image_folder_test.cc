@@ -229,7 +229,7 @@ TEST_F(ImageFolderTest, NamesAllFilesThatCannotBeUsed) {
                                             HasSubstr(", and 20 more; replace it by another image")));
 }
 
-TEST_F(ImageFolderTest, LeavesOutWhatAMacAddsAndWhatIsNoImage) {
+TEST_F(ImageFolderTest, LeavesOutWhatAMacAddsAndWhatIsNotAnImage) {
   WriteFile(train() + "/class_0000", "._image_000001.jpg", std::string("\0\5\x16\7", 4));
   WriteFile(train() + "/class_0000", ".DS_Store", "");
   WriteFile(train() + "/class_0000", "Thumbs.db", "");

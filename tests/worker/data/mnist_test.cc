@@ -34,7 +34,7 @@ void WriteBlankMnist(const std::string& directory) {
   WriteFile(directory, "t10k-labels-idx1-ubyte.gz", Gzipped(IdxBytes({10000}, std::string(10000, '\0'))));
 }
 
-TEST(MnistTest, NamesEveryPlaceAndTheMendsWhereNothingIsFound) {
+TEST(MnistTest, NamesEveryPlaceAndTheRemediesIfNothingIsFound) {
   const absl::StatusOr<DataSets> data = LoadMnist({}, {"/none/data", "/none/cache", "/none/home"});
   EXPECT_EQ(data.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(data),

@@ -145,7 +145,7 @@ TEST(CsvTest, NamesTheRowThatIsNotOneHot) {
   }
 }
 
-TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
+TEST(CsvTest, NamesTheColumnThatIsNotAFiniteNumber) {
   EXPECT_THAT(Error("1,2,0\n1,nan,0\n", Classes(2)), HasSubstr("row 2 of "));
   EXPECT_THAT(Error("1,2,0\n1,nan,0\n", Classes(2)), HasSubstr("column 2 is nan"));
   EXPECT_THAT(Error("inf,2,0\n", Classes(2)), HasSubstr("column 1 is inf"));
@@ -155,7 +155,7 @@ TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
   EXPECT_THAT(Error("1,two,0\n", Classes(2)), HasSubstr("a header has no numbers"));
 }
 
-TEST(CsvTest, NamesSeparatorsThatAreNoCommas) {
+TEST(CsvTest, NamesSeparatorsThatAreNotCommas) {
   EXPECT_THAT(Error("1;2;0\n1;2;1\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
   EXPECT_THAT(Error("a;b;c\n0,5;2;0\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
   EXPECT_THAT(Error("1\t2\t0\n1\t2\t1\n", Classes(2)), HasSubstr("separated by commas, not by tabs"));

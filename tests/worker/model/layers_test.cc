@@ -188,7 +188,7 @@ TEST(BatchNormStatistics, OfManyMinibatchesAreThoseOfAllTheirSamples) {
 }
 
 // By the names and in the shapes of PyTorch's buffers.
-TEST(BatchNormStatistics, AreToldWithNames) {
+TEST(BatchNormStatistics, AreReturnedWithNames) {
   const auto network =
       Make({"layers { name: \"norm\" batch_norm {} } layers { flatten {} } layers { dense { units: 3 } }",
             {2, 1, 2},

@@ -27,7 +27,7 @@ absl::string_view TakeUntil(char separator, absl::string_view* text) {
   return taken;
 }
 
-// Also of a line that ends with \r\n.
+// Parses a number, also the last one of a line that ends with \r\n.
 bool ParseNumber(absl::string_view field, double* value) {
   field = absl::StripAsciiWhitespace(field);
   if (absl::StartsWith(field, "+")) field.remove_prefix(1);
@@ -124,7 +124,7 @@ class CsvReader {
                  << " and is read as a sample; delete it if it is a header";
   }
 
-  // Into fields_.
+  // Splits a line into fields_.
   absl::Status Split(absl::string_view line, int64_t row) {
     const absl::string_view whole = line;
     bool more = !absl::StripAsciiWhitespace(line).empty();

@@ -81,7 +81,7 @@ class Finder {
   const TableFiles& files() const { return files_; }
 
  private:
-  // In the first place that has any.
+  // Returns the files of a name in the first place that has any.
   absl::StatusOr<std::vector<std::string>> Find(const std::string& name) const {
     const std::vector<std::string> places =
         absl::StartsWith(name, "/") ? std::vector<std::string>{""} : places_;

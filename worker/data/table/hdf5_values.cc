@@ -41,7 +41,7 @@ constexpr size_t kMaxValueBytes = 16;
 constexpr double kMaxUnpacked = 1100;
 constexpr double kMaxBytes = int64_t{1} << 46;
 
-// The innermost message of the library's last error.
+// Returns the innermost message of the library's last error.
 std::string LastError() {
   std::string text;
   const auto take = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {

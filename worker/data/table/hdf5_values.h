@@ -47,8 +47,7 @@ struct Hdf5Header {
 };
 
 // The features begin here, rows x row_size: unsigned bytes, floats where those hold all values of the file's
-// type, and doubles for others. The labels are behind them, rows x label_columns
-// doubles.
+// type, and doubles for others. The labels are behind them, rows x label_columns doubles.
 constexpr int64_t kHdf5ValuesBegin = 4096;
 static_assert(sizeof(Hdf5Header) <= kHdf5ValuesBegin);
 
