@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "cli/local/process.h"
+#include "cli/base/process.h"
 
 namespace catchment {
 namespace {

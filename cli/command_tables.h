@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "cli/terminal.h"
+#include "cli/base/terminal.h"
 
 namespace catchment {
 

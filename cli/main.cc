@@ -1,4 +1,4 @@
-// The `catchment` command. Its subcommands are in cli/job/commands.h, cli/watch/commands.h,
+// The `catchment` command. Its subcommands are in cli/job/commands.h, cli/live/commands.h,
 // cli/local/train.h, cli/compare/compare.h, cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and
 // cli/doctor/doctor.h.
 #include <functional>
@@ -11,17 +11,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/advise/advise.h"
+#include "cli/base/terminal.h"
 #include "cli/command_tables.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
 #include "cli/doctor/doctor.h"
 #include "cli/job/commands.h"
+#include "cli/live/commands.h"
 #include "cli/local/local_cluster.h"
 #include "cli/local/train.h"
 #include "cli/simulate/simulate.h"
-#include "cli/terminal.h"
 #include "cli/tune/tune.h"
-#include "cli/watch/commands.h"
 #include "cli/watch/watch.h"
 #include "common/base/nearest_name.h"
 #include "common/base/open_files.h"

@@ -18,7 +18,7 @@ set -euo pipefail
 
 readonly script=gpu_bundle
 readonly targets=(//cli:catchment //server:catchment_server //worker:catchment_worker
-                  //kernels/cuda:libcatchment_cuda.so //tests/kernels/cuda:layers_test
+                  //kernels/cuda:libcatchment_cuda.so //tests/kernels/cuda:cuda_layers_test
                   //tests/benchmarks/network:train_speed)
 readonly programs=(cli/catchment server/catchment_server worker/catchment_worker
                    tests/kernels/cuda/layers_test tests/benchmarks/network/train_speed)

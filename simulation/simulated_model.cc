@@ -14,13 +14,13 @@
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/model_shapes.h"
-#include "kernels/device.h"
+#include "kernels/device/device.h"
 #include "server/shard/shard_contents.h"
 #include "worker/data/data_checksum.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
+#include "worker/loop/score_test_set.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"
-#include "worker/score_test_set.h"
 
 namespace catchment {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/job/algorithm_facts.h"
-#include "worker/step_loop.h"
+#include "worker/loop/step_loop.h"
 
 namespace catchment {
 namespace {

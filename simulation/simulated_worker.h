@@ -1,4 +1,4 @@
-// A worker of a simulation: the production step loop (worker/step_loop.h) with leases from the master and
+// A worker of a simulation: the production step loop (worker/loop/step_loop.h) with leases from the master and
 // minibatches ahead, in virtual time.
 //
 // A pass takes a random time, a third of it forward and two thirds backward, evenly over the layers as in
@@ -22,7 +22,7 @@
 #include "simulation/simulated_model.h"
 #include "simulation/simulated_parameters.h"
 #include "worker/algorithms/algorithm.h"
-#include "worker/lease_source.h"
+#include "worker/loop/lease_source.h"
 
 namespace catchment {
 

@@ -11,7 +11,7 @@ import re
 import sys
 
 # The attributes that come first and last, in this order; the others come in between in alphabetical order.
-FIRST = ["name", "size", "timeout", "testonly", "src", "srcs", "out", "outs", "hdrs"]
+FIRST = ["name", "names", "size", "timeout", "testonly", "src", "srcs", "out", "outs", "hdrs"]
 LAST = ["deps", "alwayslink"]
 # The attributes whose values have no significant order.
 SETS = ["srcs", "hdrs", "deps", "data", "outs", "stub_srcs", "visibility"]

@@ -1,5 +1,5 @@
 // catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a
-// master, which sends it the job. Begin reading in worker/trainer.h.
+// master, which sends it the job. Begin reading in worker/loop/trainer.h.
 #include <glog/logging.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@
 #include "common/program/daemon.h"
 #include "common/program/security_flags.h"
 #include "kernels/cuda/loader.h"
-#include "worker/evaluator.h"
-#include "worker/trainer.h"
+#include "worker/loop/evaluator.h"
+#include "worker/loop/trainer.h"
 
 namespace catchment {
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/advise/evidence.h"
 #include "cli/advise/recommendations.h"
 #include "cli/job/read_job.h"
-#include "cli/watch/job_control.h"
+#include "cli/live/job_control.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/master_address.h"
 #include "common/job/job_text.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/base/run_directory.h"
 #include "cli/job/job_facts.h"
-#include "cli/local/run_directory.h"
 #include "cli/simulate/recorded_run.h"
 #include "common/base/noise_scale.h"
 #include "common/base/status_macros.h"

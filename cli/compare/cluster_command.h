@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/local/process.h"
+#include "cli/base/process.h"
 #include "common/base/clock.h"
 
 namespace catchment {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/base/process.h"
+#include "cli/base/terminal.h"
+#include "cli/cluster/manifests.h"
 #include "cli/job/read_job.h"
-#include "cli/kubernetes/manifests.h"
-#include "cli/local/process.h"
-#include "cli/terminal.h"
 #include "common/program/command_line.h"
 #include "proto/job.pb.h"
 

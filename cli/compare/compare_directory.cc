@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/base/run_directory.h"
 #include "cli/compare/kubernetes_run.h"
-#include "cli/local/run_directory.h"
 #include "cli/local/train_monitor.h"
+#include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 

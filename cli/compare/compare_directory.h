@@ -20,12 +20,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/base/run_directory.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/compare_plan.h"
+#include "cli/compare/halving.h"
 #include "cli/compare/run_data.h"
-#include "cli/local/run_directory.h"
 #include "cli/report/comparison.h"
-#include "cli/tune/halving.h"
 #include "common/base/mutex.h"
 #include "nlohmann/json.hpp"
 

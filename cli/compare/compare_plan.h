@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/compare/compare.h"
-#include "cli/tune/halving.h"
+#include "cli/compare/halving.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

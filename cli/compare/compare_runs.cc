@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/base/run_directory.h"
 #include "cli/compare/launcher.h"
-#include "cli/local/run_directory.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"

@@ -8,11 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/base/run_directory.h"
+#include "cli/base/terminal.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/local/run_directory.h"
-#include "cli/terminal.h"
-#include "cli/watch/progress.h"
+#include "cli/live/progress.h"
 #include "common/base/clock.h"
 
 namespace catchment {

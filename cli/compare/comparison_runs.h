@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cli/base/terminal.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/search.h"
 #include "cli/report/comparison.h"
-#include "cli/terminal.h"
 
 namespace catchment {
 

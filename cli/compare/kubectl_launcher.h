@@ -16,10 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/base/process.h"
 #include "cli/compare/cluster_command.h"
 #include "cli/compare/kubernetes_run.h"
 #include "cli/compare/launcher.h"
-#include "cli/local/process.h"
 #include "common/base/clock.h"
 
 namespace catchment {

@@ -1,4 +1,4 @@
-// The manifests of a run on Kubernetes (cli/kubernetes/manifests.h) with the changes of an overlay, and the
+// The manifests of a run on Kubernetes (cli/cluster/manifests.h) with the changes of an overlay, and the
 // output of commands in its Pods. cli/compare/kubectl_launcher.h applies and executes them.
 #ifndef CATCHMENT_CLI_COMPARE_KUBERNETES_RUN_H_
 #define CATCHMENT_CLI_COMPARE_KUBERNETES_RUN_H_

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/base/terminal.h"
 #include "cli/report/comparison.h"
-#include "cli/terminal.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -1,4 +1,4 @@
-// Searches by successive halving (cli/tune/halving.h) whose trials are runs: those of `catchment tune`, and
+// Searches by successive halving (cli/compare/halving.h) whose trials are runs: those of `catchment tune`, and
 // those for the learning rates of a comparison.
 #ifndef CATCHMENT_CLI_COMPARE_SEARCH_H_
 #define CATCHMENT_CLI_COMPARE_SEARCH_H_
@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/base/terminal.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
+#include "cli/compare/halving.h"
 #include "cli/report/run_result.h"
-#include "cli/terminal.h"
-#include "cli/tune/halving.h"
 
 namespace catchment {
 

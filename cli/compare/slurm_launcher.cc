@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/base/run_directory.h"
 #include "cli/compare/cluster_command.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/run_directory.h"
 #include "cli/report/run_result.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_text.h"

@@ -18,9 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/base/process.h"
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_job.h"
-#include "cli/local/process.h"
 #include "common/base/clock.h"
 
 namespace catchment {

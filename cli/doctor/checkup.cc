@@ -19,6 +19,7 @@
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
 #include "cli/local/local_cluster.h"
+#include "common/base/atomic_file.h"
 #include "common/base/clock.h"
 #include "common/base/file_access.h"
 #include "common/base/memory.h"
@@ -28,13 +29,12 @@
 #include "common/base/text.h"
 #include "common/base/thread_limit.h"
 #include "common/base/version.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/net/address.h"
 #include "common/net/certificate.h"
 #include "common/net/listen.h"
 #include "common/net/rpc.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 
 namespace catchment {
 namespace {

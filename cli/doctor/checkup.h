@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/doctor/finding.h"
-#include "cli/watch/job_control.h"
+#include "cli/live/job_control.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
 #include "worker/data/data_paths.h"

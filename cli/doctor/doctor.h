@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal.h"
+#include "cli/base/terminal.h"
 #include "worker/data/data_paths.h"
 
 namespace catchment {

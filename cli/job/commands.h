@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal.h"
+#include "cli/base/terminal.h"
 #include "worker/data/data_paths.h"
 
 namespace catchment {
@@ -18,7 +18,7 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
-// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/kubernetes/manifests.h). Exit
+// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/cluster/manifests.h). Exit
 // code 0: printed; 1: the job is not valid.
 int RunManifests(const std::vector<std::string>& args, const Streams& streams);
 

@@ -7,11 +7,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/base/run_directory.h"
 #include "cli/job/commands.h"
-#include "cli/local/run_directory.h"
+#include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/job/text_format.h"
 #include "common/program/command_line.h"
 

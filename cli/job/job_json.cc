@@ -1,6 +1,6 @@
 #include "cli/job/job_explanation.h"
-#include "cli/watch/advice.h"
-#include "cli/watch/status_text.h"
+#include "cli/live/advice.h"
+#include "cli/live/status_text.h"
 
 namespace catchment {
 namespace {

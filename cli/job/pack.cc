@@ -9,12 +9,12 @@
 #include "absl/strings/str_split.h"
 #include "cli/job/commands.h"
 #include "cli/job/read_job.h"
+#include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/job/data_sources.h"
 #include "common/program/command_line.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 #include "worker/data/table/formats.h"
 
 namespace catchment {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/local/process.h"
-#include "cli/local/temporary_directory.h"
+#include "cli/base/process.h"
+#include "cli/base/temporary_directory.h"
 #include "common/program/command_line.h"
 #include "proto/job.pb.h"
 

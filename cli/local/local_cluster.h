@@ -1,7 +1,7 @@
 // The daemons of one job as child processes on this machine: servers, workers and an evaluator.
 //
 // Threads: none; an object is used by the thread that created it, which must not end first (see
-// cli/local/process.h).
+// cli/base/process.h).
 #ifndef CATCHMENT_CLI_LOCAL_LOCAL_CLUSTER_H_
 #define CATCHMENT_CLI_LOCAL_LOCAL_CLUSTER_H_
 
@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/local/process.h"
-#include "cli/local/temporary_directory.h"
+#include "cli/base/process.h"
+#include "cli/base/temporary_directory.h"
 
 namespace catchment {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/base/process.h"
+#include "cli/base/terminal.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/process.h"
 #include "cli/local/train_monitor.h"
-#include "cli/terminal.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/local/run_directory.h"
+#include "cli/base/run_directory.h"
 #include "common/base/host_name.h"
 #include "common/base/not_ready.h"
 #include "common/base/processors.h"

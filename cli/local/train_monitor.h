@@ -31,10 +31,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/base/process.h"
+#include "cli/live/job_control.h"
+#include "cli/live/progress.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/process.h"
-#include "cli/watch/job_control.h"
-#include "cli/watch/progress.h"
 #include "common/base/clock.h"
 #include "common/base/patience.h"
 

@@ -4,8 +4,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/base/process.h"
 #include "cli/job/read_job.h"
-#include "cli/local/process.h"
 #include "cli/local/train.h"
 
 namespace catchment {

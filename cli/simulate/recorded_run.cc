@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/local/run_directory.h"
+#include "cli/base/run_directory.h"
 #include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/base/terminal.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/launcher.h"
-#include "cli/terminal.h"
 #include "common/program/command_line.h"
 #include "simulation/models.h"
 #include "simulation/simulation.h"

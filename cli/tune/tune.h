@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/base/terminal.h"
+#include "cli/compare/halving.h"
 #include "cli/report/run_result.h"
 #include "cli/simulate/simulate.h"
-#include "cli/terminal.h"
-#include "cli/tune/halving.h"
 #include "common/program/command_line.h"
 #include "nlohmann/json.hpp"
 

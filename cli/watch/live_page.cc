@@ -9,10 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "cli/live/progress.h"
+#include "cli/live/status_text.h"
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
-#include "cli/watch/progress.h"
-#include "cli/watch/status_text.h"
 #include "common/base/text.h"
 
 namespace catchment {

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/base/process.h"
+#include "cli/base/run_directory.h"
 #include "cli/compare/report_runs.h"
-#include "cli/local/process.h"
-#include "cli/local/run_directory.h"
+#include "cli/live/job_control.h"
 #include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
-#include "cli/watch/job_control.h"
 #include "cli/watch/live_page.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"

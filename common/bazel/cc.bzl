@@ -33,3 +33,8 @@ def catchment_test(name, size = "small", srcs = None, deps = [], **attributes):
         deps = deps + ["@system//:gtest_main"],
         **attributes
     )
+
+def catchment_tests(names, **attributes):
+    """Declares several tests, which have all attributes in common."""
+    for name in names:
+        catchment_test(name = name, **attributes)

@@ -6,10 +6,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/atomic_file.h"
 #include "common/base/file_access.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
 namespace {

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/checkpoint/atomic_file.h"
+#include "common/base/atomic_file.h"
 #include "common/checkpoint/safetensors_header.h"
 
 namespace catchment {

@@ -14,11 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/atomic_file.h"
 #include "common/base/file_access.h"
 #include "common/base/host_name.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
 namespace {

@@ -164,7 +164,7 @@ class StartedWorker:
 
 def _lock(directory):
     """Makes the next `catchment` command delete a temporary directory if this process is killed, as those of
-    commands (cli/local/temporary_directory.h). Returns the file that holds the lock until it is closed."""
+    commands (cli/base/temporary_directory.h). Returns the file that holds the lock until it is closed."""
     file = open(os.path.join(directory, "temporary.lock"), "x")
     fcntl.lockf(file, fcntl.LOCK_EX)
     file.write("%s %d\n" % (socket.gethostname(), os.getpid()))

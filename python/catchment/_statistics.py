@@ -23,7 +23,7 @@ _NO_SAMPLES = ("the running statistics of %s and other layers are those that the
 @torch.no_grad()
 def estimate(model, data, collate, forward, batch_size):
     """Returns (name, values) of all running statistics. Those that learn are means over minibatches of `data`,
-    as for the job's own models (worker/evaluator.cc). The others are the model's own: those of layers whose
+    as for the job's own models (worker/loop/evaluator.cc). The others are the model's own: those of layers whose
     parameters are all frozen, and of layers that stay in evaluation mode in model.train().
     forward: passes a minibatch through the model; None: the model gets it, or its first part. collate: makes a
     minibatch from a list of samples; None: PyTorch's default_collate."""

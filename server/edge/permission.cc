@@ -26,7 +26,7 @@ constexpr RoleName kRoleNames[] = {{kWorkerRole, "worker"},
 constexpr Roles kMembers = kWorkerRole | kEvaluatorRole;
 constexpr Roles kAllRoles = kMembers | kServerRole | kOperatorRole;
 
-// docs/security.md has the same table for readers, and tests/server/permission_test.cc compares them.
+// docs/security.md has the same table for readers, and tests/server/edge/permission_test.cc compares them.
 constexpr CallRule kCallRules[] = {
     {"catchment.v1.MasterService.GetJob", kAllRoles},
     {"catchment.v1.MasterService.RegisterServer", kServerRole},

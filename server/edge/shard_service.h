@@ -41,7 +41,7 @@ class ShardService final : public CallService {
     ShardService* target_ = nullptr;
   };
 
-  // Executes the master's command and returns the report (server/shard/shard_host.h).
+  // Executes the master's command and returns the report (server/host/shard_host.h).
   using ControlHandler = std::function<v1::ShardReport(const v1::ShardCommand&)>;
 
   struct Options {

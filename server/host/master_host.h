@@ -28,10 +28,10 @@
 #include "server/control/logged_loop.h"
 #include "server/host/best_keeper.h"
 #include "server/host/shard_commander.h"
+#include "server/host/shard_host.h"
 #include "server/host/worker_state_store.h"
 #include "server/outputs/outputs.h"
 #include "server/outputs/progress_log.h"
-#include "server/shard/shard_host.h"
 
 namespace catchment {
 

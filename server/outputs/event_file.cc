@@ -7,10 +7,10 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/atomic_file.h"
 #include "common/base/crc32c.h"
 #include "common/base/host_name.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 
 namespace catchment {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/atomic_file.h"
 #include "common/base/noise_scale.h"
 #include "common/base/quorum_total.h"
 #include "common/base/random_id.h"
 #include "common/base/staleness.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/model_file.h"
 #include "server/outputs/push_report.h"
 

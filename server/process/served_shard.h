@@ -14,10 +14,10 @@
 #include "server/edge/standby_link.h"
 #include "server/edge/standby_service.h"
 #include "server/edge/sweeper.h"
+#include "server/host/shard_host.h"
 #include "server/process/server_config.h"
 #include "server/process/server_edge.h"
 #include "server/shard/run_claim.h"
-#include "server/shard/shard_host.h"
 
 namespace catchment {
 

@@ -19,9 +19,9 @@
 #include "common/wire/protocol.h"
 #include "server/control/job_history.h"
 #include "server/edge/restore_shard.h"
-#include "server/edge/server_registration.h"
 #include "server/process/run_end.h"
 #include "server/process/served_shard.h"
+#include "server/process/server_registration.h"
 
 namespace catchment {
 namespace {

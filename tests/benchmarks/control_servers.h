@@ -14,7 +14,7 @@
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/listener.h"
-#include "server/shard/shard_host.h"
+#include "server/host/shard_host.h"
 
 namespace catchment {
 

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "cli/live/job_control.h"
 #include "cli/local/local_cluster.h"
-#include "cli/watch/job_control.h"
 #include "common/base/clock.h"
 #include "common/base/text.h"
 #include "tests/benchmarks/process_usage.h"

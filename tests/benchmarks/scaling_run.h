@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/base/process.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/process.h"
 #include "tests/benchmarks/scaling_case.h"
 
 namespace catchment {

@@ -33,7 +33,7 @@
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/acceptor.h"
 #include "tests/cluster/test_cluster.h"
-#include "tests/server/http2_peer.h"
+#include "tests/server/edge/http2_peer.h"
 
 namespace catchment {
 namespace {

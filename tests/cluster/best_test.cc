@@ -11,7 +11,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 
 namespace catchment {
 namespace {

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/cluster/test_cluster.h"
-#include "tests/server/raw_stream.h"
+#include "tests/server/edge/raw_stream.h"
 
 namespace catchment {
 namespace {

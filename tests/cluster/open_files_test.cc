@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
-#include "tests/server/http2_peer.h"
+#include "tests/server/edge/http2_peer.h"
 
 namespace catchment {
 namespace {

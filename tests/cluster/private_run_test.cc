@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/live/job_control.h"
 #include "cli/local/local_cluster.h"
-#include "cli/watch/job_control.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 

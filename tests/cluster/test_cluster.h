@@ -6,7 +6,7 @@
 //   <directory>/out                    the master's --out, with the checkpoints in out/checkpoints
 //
 // Every wait is for a condition and has a bound, past which the result fails with the daemons' last lines.
-// Threads: none; used by the test's main thread, which the daemons end with (cli/local/process.h).
+// Threads: none; used by the test's main thread, which the daemons end with (cli/base/process.h).
 #ifndef CATCHMENT_TESTS_CLUSTER_TEST_CLUSTER_H_
 #define CATCHMENT_TESTS_CLUSTER_TEST_CLUSTER_H_
 
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/local/process.h"
+#include "cli/base/process.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
 // Real daemons on a machine without memfd_create: programs train over a file in its place.
-#include "tests/common/shared/without_memfd.h"
+#include "tests/common/base/without_memfd.h"
 
 #include <vector>
 

@@ -25,7 +25,7 @@ from pathlib import Path
 COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation",
                  "momentum_control",
                  "open_loop_momentum", "staleness_factor", "step_bound")
-QUORUM = ["//tests/server:quorum_test", "//tests/server:shard_quorum_test"]
+QUORUM = ["//tests/server/shard:quorum_test", "//tests/server/shard:shard_quorum_test"]
 
 # Folder, file, or path without a suffix, of rules -> the tests next to it.
 RULES = {
@@ -34,13 +34,13 @@ RULES = {
                                                                          "elastic_difference", "rule")},
     "server/shard/momentum_log": ["//tests/server/compensation/..."],
     "optim": ["//tests/optim/..."],
-    "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test", *QUORUM],
-    "server/shard/group.cc": ["//tests/server:group_test"],
+    "server/shard/gate.cc": ["//tests/server/shard:gate_test", "//tests/server/shard:shard_waiting_test", *QUORUM],
+    "server/shard/group.cc": ["//tests/server/shard:group_test"],
     **{f"server/shard/{name}": QUORUM for name in ("calls", "deadlines", "quorum", "quorum_counts")},
-    "server/shard/push_ledger.cc": ["//tests/server:push_ledger_test"],
+    "server/shard/push_ledger.cc": ["//tests/server/shard:push_ledger_test"],
     "common/job/parameter_layout.cc": ["//tests/common/layout/..."],
     "common/codec": ["//tests/common/codec/..."],
-    "common/job/worker_scaling.cc": ["//tests/server:worker_scaling_test"],
+    "common/job/worker_scaling.cc": ["//tests/server/control:master_worker_scaling_test"],
     "worker/algorithms": ["//tests/worker/algorithms/..."],
     "common/job/learning_rate.cc": ["//tests/common/job:learning_rate_test",
                                     "//tests/common/job:learning_rate_golden_test"],

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/fuzz/input.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 
 namespace catchment {
 namespace {

@@ -14,7 +14,7 @@
 #include "proto/health.grpc.pb.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_server.h"
-#include "tests/server/http2_peer.h"
+#include "tests/server/edge/http2_peer.h"
 
 namespace catchment {
 namespace {

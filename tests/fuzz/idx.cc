@@ -1,7 +1,7 @@
 // IDX files, gzipped or not: images and their labels.
 //
 // Input: the images' file with its length, the labels' file.
-#include "worker/data/idx.h"
+#include "worker/data/sources/idx.h"
 
 #include <glog/logging.h>
 

@@ -16,7 +16,7 @@
 #include "server/edge/shard_service.h"
 #include "server/edge/standby_service.h"
 #include "server/host/master_host.h"
-#include "tests/common/rpc/settable_clock.h"
+#include "tests/common/base/settable_clock.h"
 #include "tests/conformance/jobs.h"
 #include "tests/fuzz/input.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/common/rpc/awaited_completion.h"
+#include "tests/common/net/awaited_completion.h"
 #include "tests/fuzz/input.h"
 
 namespace catchment {

@@ -12,7 +12,7 @@
 
 #include "server/shard/shard.h"
 #include "tests/fuzz/input.h"
-#include "tests/server/shard_harness.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace catchment {
 namespace {

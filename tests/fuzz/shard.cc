@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/fuzz/input.h"
-#include "tests/server/shard_harness.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace catchment {
 namespace {

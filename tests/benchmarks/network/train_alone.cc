@@ -17,7 +17,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/data/augmentation.h"
 #include "worker/data/epoch_order.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 #include "worker/model/network.h"
 
 namespace catchment {

@@ -20,7 +20,7 @@
 #include "common/program/command_line.h"
 #include "glog/logging.h"
 #include "kernels/cuda/loader.h"
-#include "kernels/device.h"
+#include "kernels/device/device.h"
 #include "worker/model/network.h"
 
 namespace catchment {

@@ -14,7 +14,7 @@
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/cli/healthy_status.h"
+#include "tests/cli/live/healthy_status.h"
 
 namespace catchment {
 namespace {

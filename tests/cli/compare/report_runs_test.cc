@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/local/run_directory.h"
+#include "cli/base/run_directory.h"
 #include "common/job/divergence.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"

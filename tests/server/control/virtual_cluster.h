@@ -338,7 +338,7 @@ class VirtualCluster {
     Register(server->index, server->instance);
   }
 
-  // As ServerRegistration (server/edge/server_registration.h).
+  // As ServerRegistration (server/process/server_registration.h).
   void Register(int index, uint64_t instance) {
     Server* const server = &servers_[index];
     if (!server->up || server->instance != instance || ended_) return;

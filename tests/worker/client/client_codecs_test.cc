@@ -7,8 +7,8 @@
 
 #include "common/base/random.h"
 #include "common/codec/push_encoder.h"
-#include "tests/server/shard_harness.h"
-#include "tests/server/test_servers.h"
+#include "tests/server/edge/test_servers.h"
+#include "tests/server/shard/shard_harness.h"
 #include "tests/worker/client/relay.h"
 #include "worker/client/parameter_client.h"
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/server/shard_harness.h"
-#include "tests/server/test_servers.h"
+#include "tests/server/edge/test_servers.h"
+#include "tests/server/shard/shard_harness.h"
 #include "tests/worker/client/relay.h"
 #include "worker/client/parameter_client.h"
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "common/base/random.h"
-#include "tests/common/rpc/hasty_clock.h"
-#include "tests/common/rpc/resetting_server.h"
-#include "tests/common/rpc/settable_clock.h"
-#include "tests/server/shard_harness.h"
-#include "tests/server/test_servers.h"
-#include "tests/server/train_peer.h"
+#include "tests/common/base/hasty_clock.h"
+#include "tests/common/base/settable_clock.h"
+#include "tests/common/net/resetting_server.h"
+#include "tests/server/edge/test_servers.h"
+#include "tests/server/edge/train_peer.h"
+#include "tests/server/shard/shard_harness.h"
 #include "tests/worker/client/relay.h"
 
 namespace catchment {

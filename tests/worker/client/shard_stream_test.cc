@@ -7,8 +7,8 @@
 
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
-#include "tests/server/shard_harness.h"
-#include "tests/server/test_servers.h"
+#include "tests/server/edge/test_servers.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace catchment {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 
 namespace catchment {
 namespace {

@@ -16,7 +16,7 @@
 #include "glog/logging.h"
 #include "tests/worker/data/idx_files.h"
 #include "tests/worker/data/jpeg_files.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 
 namespace catchment {
 namespace {

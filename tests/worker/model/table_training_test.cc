@@ -8,7 +8,7 @@
 #include "common/job/validate.h"
 #include "tests/worker/data/idx_files.h"
 #include "tests/worker/model/network_setup.h"
-#include "worker/data/load_data.h"
+#include "worker/data/sources/load_data.h"
 #include "worker/data/table/formats.h"
 
 namespace catchment {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"

@@ -1,0 +1,66 @@
+// The manifests of a job on Kubernetes: servers as a StatefulSet, workers and evaluators as Indexed Jobs, the
+// job file as a ConfigMap, a claim for results, and a NetworkPolicy. All names begin with the job's, and all
+// objects have it as app.kubernetes.io/instance, so that a namespace may have several jobs. The Pods run
+// deploy/kubernetes/server.sh and worker.sh.
+//
+// Requires Kubernetes 1.29 (backoffLimitPerIndex).
+#ifndef CATCHMENT_CLI_CLUSTER_MANIFESTS_H_
+#define CATCHMENT_CLI_CLUSTER_MANIFESTS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/program/command_line.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+// The settings of a cluster, which do not change from job to job.
+struct KubernetesSite {
+  std::string image;
+  std::string data_claim;     // mounted at /data; empty: none
+  std::string storage_class;  // of the claim for results; empty: the cluster's default
+  std::string
+      tls_secret;  // has the files of deploy/make_certs.sh; empty: no TLS, or certificates of cert-manager
+  bool cert_manager = false;
+  bool one_node = false;
+};
+
+// Declares --image, --data_claim, --storage_class, --one_node, --tls_secret and --cert_manager. The help of
+// each begins with `head`.
+void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags);
+
+// Returns the names of the flags that are given, and their values.
+std::vector<std::pair<std::string, std::string>> GivenFlags(const KubernetesSite& site);
+
+// Returns an error that names the flag whose value Kubernetes would refuse, or which is missing.
+absl::Status CheckSite(const KubernetesSite& site);
+
+struct KubernetesJob {
+  std::string name = "catchment";
+  std::string name_space = "";  // empty: kubectl's
+  KubernetesSite site = {};
+  v1::Job job = {};  // complete; its device decides whether workers request a GPU
+  int servers = 1;
+  int evaluators = 1;
+  int threads = 1;                // of each worker
+  int metrics_port = 0;           // at which all daemons serve metrics; 0: none
+  std::string metrics_from = "";  // the namespace whose Pods may read them; empty: the job's
+  bool jobset = false;            // everything in a JobSet instead of a StatefulSet and Jobs
+  std::string run = "";           // the value of `run` in the ConfigMap; empty: there is none
+};
+
+// Returns an error for a name or a namespace that Kubernetes would refuse, and those of CheckSite.
+absl::Status CheckKubernetesJob(const KubernetesJob& job);
+
+// Returns an error if Pods could not train the job: its workers would need a program.
+absl::Status CheckModelForKubernetes(const v1::Job& job);
+
+// Returns the manifests as YAML documents, for `kubectl apply -f`. `job` is valid.
+std::string Manifests(const KubernetesJob& job);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_CLUSTER_MANIFESTS_H_
