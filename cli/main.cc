@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/advise/advise.h"
 #include "cli/base/terminal.h"
+#include "cli/cluster/manifests.h"
 #include "cli/command_tables.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"

@@ -1,5 +1,5 @@
-// A worker of a simulation: the production step loop (worker/loop/step_loop.h) with leases from the master and
-// minibatches ahead, in virtual time.
+// A worker of a simulation: the production step loop (worker/loop/step_loop.h) with leases from the master
+// and minibatches ahead, in virtual time.
 //
 // A pass takes a random time, a third of it forward and two thirds backward, evenly over the layers as in
 // SyntheticModel (worker/model/synthetic_model.h). Its gradient is computed when the forward pass has all

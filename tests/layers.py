@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Checks which folders include which others, by the table of docs/architecture.md.
+"""Checks which folders include which others, by the table of docs/architecture.md, and where tests lie.
 
     tests/layers.py
 
 The table is the block of text below "<!-- layers -->". Each line names a folder and the folders whose headers
 it may include; a folder covers its subfolders, unless they have lines of their own. proto is below all of
-them. The table must have no circle and no arrow that no file uses. A line that ends with "(pure)" must not
-reach gRPC, by any chain of includes. Prints what differs. Exit codes: 0 nothing, 1 something.
+them. The table must have no circle and no arrow that no file uses, and the folders themselves, subfolders
+included, must have no circle. A line that ends with "(pure)" must not reach gRPC, by any chain of includes.
+A C++ test lies in the folder of tests/ that has the name of the product's folder that it tests; if a file of
+the product is called as the test is, without "_test", it lies beside it. Exempt are suites: folders of tests/
+that the product does not have. Prints what differs. Exit codes: 0 nothing, 1 something.
 """
 import os
 import re
@@ -32,13 +35,17 @@ def read_table():
     return allowed, pure
 
 
-def includes_of_product():
-    """Returns the included paths of each source file of the product."""
+def source_files():
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.h", "*.cc", "*.cu"]
     paths = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return [path for path in paths if os.path.exists(path)]
+
+
+def includes_of_product(paths):
+    """Returns the included paths of each source file of the product."""
     found = {}
     for path in paths:
-        if os.path.exists(path) and not path.startswith(("tests/", "docs/")):
+        if not path.startswith(("tests/", "docs/")):
             with open(path, encoding="utf-8") as file:
                 found[path] = INCLUDE.findall(file.read())
     return found
@@ -64,6 +71,16 @@ def find_circle(allowed):
     return next(filter(None, (visit(folder, []) for folder in allowed)), None)
 
 
+def arrows_between_folders(included):
+    """Returns the folders that each folder includes. The main.cc of a program is above its folder."""
+    arrows = {}
+    for path, others in included.items():
+        folder = path if path.endswith("/main.cc") else os.path.dirname(path)
+        targets = {os.path.dirname(other) for other in others if "/" in other} - {folder}
+        arrows.setdefault(folder, set()).update(targets)
+    return arrows
+
+
 def grpc_chain(path, included, done):
     """Returns the files from `path` to the first one that includes gRPC, or None."""
     for other in included.get(path, ()):
@@ -77,17 +94,43 @@ def grpc_chain(path, included, done):
     return None
 
 
+def misplaced_tests(paths):
+    """Returns a line for each C++ test that does not lie beside what it tests."""
+    folders_of = {}  # by the name of a file, without its ending
+    for path in paths:
+        if not path.startswith("tests/"):
+            folders_of.setdefault(os.path.basename(path).partition(".")[0], set()).add(os.path.dirname(path))
+    rooms = set().union(*folders_of.values())
+    # The folders of tests' own helpers.
+    helpers = {os.path.dirname(path) for path in paths if path.startswith("tests/") and path.endswith(".h")}
+    problems = []
+    for path in paths:
+        folder, name = os.path.split(path)
+        if not folder.startswith("tests/") or not name.endswith("_test.cc"):
+            continue
+        room = folder[len("tests/"):]
+        wanted = folders_of.get(name[:-len("_test.cc")], set())
+        if room.split("/")[0] not in {other.split("/")[0] for other in rooms} - {"docs"}:
+            continue
+        if wanted and room not in wanted:
+            problems.append(f"{path}: move it to tests/{' or tests/'.join(sorted(wanted))}, or rename it")
+        elif room not in rooms and folder not in helpers:
+            problems.append(f"{path}: move it to the folder of what it tests; the product has no {room}")
+    return problems
+
+
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     allowed, pure = read_table()
-    included = includes_of_product()
+    paths = source_files()
+    included = includes_of_product(paths)
 
     def folder_of(path):
         while path and path not in allowed:
             path = os.path.dirname(path)
         return path
 
-    problems = []
+    problems = misplaced_tests(paths)
     used = set()
     for path, others in sorted(included.items()):
         folder = folder_of(path)
@@ -106,9 +149,10 @@ def main():
     for folder, others in allowed.items():
         problems += [f"{folder} -> {other}: no file uses this arrow" for other in sorted(others)
                      if (folder, other) not in used]
-    circle = find_circle(allowed)
-    if circle:
-        problems.append("a circle: " + " -> ".join(circle))
+    for arrows in (allowed, arrows_between_folders(included)):
+        circle = find_circle(arrows)
+        if circle:
+            problems.append("a circle: " + " -> ".join(circle))
     print(*problems, sep="\n", end="\n" if problems else "")
     return 1 if problems else 0
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cli/base/terminal.h"
 #include "common/program/command_line.h"
 #include "proto/job.pb.h"
 
@@ -60,6 +61,9 @@ absl::Status CheckModelForKubernetes(const v1::Job& job);
 
 // Returns the manifests as YAML documents, for `kubectl apply -f`. `job` is valid.
 std::string Manifests(const KubernetesJob& job);
+
+// `catchment manifests JOB`: prints the job's manifests. Exit code 0: printed; 1: the job is not valid.
+int RunManifests(const std::vector<std::string>& args, const Streams& streams);
 
 }  // namespace catchment
 

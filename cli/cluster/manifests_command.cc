@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/cluster/manifests.h"
-#include "cli/job/commands.h"
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
 #include "common/base/status_macros.h"

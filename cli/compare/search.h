@@ -1,5 +1,5 @@
-// Searches by successive halving (cli/compare/halving.h) whose trials are runs: those of `catchment tune`, and
-// those for the learning rates of a comparison.
+// Searches by successive halving (cli/compare/halving.h) whose trials are runs: those of `catchment tune`,
+// and those for the learning rates of a comparison.
 #ifndef CATCHMENT_CLI_COMPARE_SEARCH_H_
 #define CATCHMENT_CLI_COMPARE_SEARCH_H_
 

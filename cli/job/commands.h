@@ -18,10 +18,6 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
-// `catchment manifests JOB`: prints the job's manifests for Kubernetes (cli/cluster/manifests.h). Exit
-// code 0: printed; 1: the job is not valid.
-int RunManifests(const std::vector<std::string>& args, const Streams& streams);
-
 // `catchment examples DIR`: writes the examples, which the program contains (cli/job/examples.h), to DIR.
 int RunExamples(const std::vector<std::string>& args, const Streams& streams);
 

@@ -15,7 +15,7 @@
 namespace catchment {
 namespace {
 
-// As those of catchment_worker (worker/loop/heartbeat.cc, worker/loop/lease_source.cc, worker/loop/master_client.h).
+// As those of catchment_worker (worker/loop: heartbeat.cc, lease_source.cc, master_client.h).
 constexpr double kHeartbeatSeconds = 0.5;
 constexpr double kCallSeconds = 10;
 constexpr double kWaitSeconds = 20;

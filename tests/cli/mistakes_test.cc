@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/advise/advise.h"
+#include "cli/cluster/manifests.h"
 #include "cli/compare/compare.h"
 #include "cli/job/commands.h"
 #include "cli/live/commands.h"

@@ -1,5 +1,5 @@
-// The life cycle of a worker: it registers, trains (worker/loop/training_session.h), and leaves. Begin reading
-// here.
+// The life cycle of a worker: it registers, trains (worker/loop/training_session.h), and leaves. Begin
+// reading here.
 //
 // A worker whose membership is lost (its process was suspended for too long, or was disconnected, or the job
 // goes back to a checkpoint) registers again and continues with the center's weights. A worker that is done

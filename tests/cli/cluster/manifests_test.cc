@@ -1,10 +1,11 @@
 // Tests `catchment manifests`. tests/deploy/kubernetes_test.sh checks its output against Kubernetes' schemas,
 // and runs it.
+#include "cli/cluster/manifests.h"
+
 #include <string>
 #include <vector>
 
 #include "cli/cluster/yaml.h"
-#include "cli/job/commands.h"
 #include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
