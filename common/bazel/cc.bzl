@@ -24,12 +24,62 @@ def cc_binary(**attributes):
 def cc_test(**attributes):
     _with_prelude(native.cc_test, "tests", attributes)
 
-def catchment_test(name, size = "small", srcs = None, deps = [], **attributes):
-    """Declares the small test whose source is NAME.cc, with GoogleTest, GoogleMock and their main function."""
+# The folders whose tests .ci/run leaves out under a sanitizer, which the tags "asan" and "tsan" select, with the
+# reason. A folder covers its subfolders.
+_MINUTES = "trains for minutes under a sanitizer"
+_ONE_THREAD = "runs on one thread"
+_RULES = "rules and words, hardly any memory of their own"
+WITHOUT = {
+    "tests/benchmarks": {"asan": _MINUTES, "tsan": _MINUTES},
+    "tests/cli": {"asan": _RULES, "tsan": _ONE_THREAD},
+    "tests/cluster": {"asan": _MINUTES, "tsan": _MINUTES},
+    "tests/common/base": {"tsan": _ONE_THREAD},
+    "tests/common/checkpoint": {"tsan": _ONE_THREAD},
+    "tests/common/codec": {"tsan": _ONE_THREAD},
+    "tests/common/energy": {"tsan": _ONE_THREAD},
+    "tests/common/job": {"asan": _RULES, "tsan": _ONE_THREAD},
+    "tests/common/wire": {"tsan": _ONE_THREAD},
+    "tests/conformance": {"asan": _MINUTES, "tsan": _ONE_THREAD},
+    "tests/docs": {"asan": _RULES, "tsan": _ONE_THREAD},
+    "tests/kernels": {"asan": _MINUTES, "tsan": "libgomp synchronises in ways that ThreadSanitizer does not see"},
+    "tests/optim": {"tsan": _ONE_THREAD},
+    "tests/server/control": {"asan": _RULES, "tsan": _ONE_THREAD},
+    "tests/server/host": {"asan": _RULES},
+    "tests/server/outputs": {"tsan": _ONE_THREAD},
+    "tests/server/rules": {"tsan": _ONE_THREAD},
+    "tests/server/shard": {"tsan": _ONE_THREAD},
+    "tests/simulation": {"asan": _MINUTES, "tsan": _ONE_THREAD},
+    "tests/worker/algorithms": {"tsan": _ONE_THREAD},
+    "tests/worker/data": {"tsan": _ONE_THREAD},
+    "tests/worker/loop": {"asan": _RULES},
+    "tests/worker/model": {"asan": _MINUTES, "tsan": "libgomp synchronises in ways that ThreadSanitizer does not see"},
+}
+
+def _sanitizers(without):
+    left_out = [tag for tag in without]
+    for folder, reasons in WITHOUT.items():
+        if (native.package_name() + "/").startswith(folder + "/"):
+            left_out += [tag for tag in reasons]
+    return [tag for tag in ["asan", "tsan"] if tag not in left_out]
+
+def catchment_test(name, size = "small", srcs = None, deps = [], tags = [], without = {}, also = [], **attributes):
+    """Declares the small test whose source is NAME.cc, with GoogleTest, GoogleMock and their main function.
+
+    Args:
+      name: the name of the test.
+      size: as of a cc_test.
+      srcs: the sources, if they are not NAME.cc.
+      deps: what it tests, and what helps. What they bring along is not named.
+      tags: further tags.
+      without: sanitizers that it does not run under, with the reason: {"tsan": "..."}.
+      also: sanitizers that it runs under although its folder does not (WITHOUT).
+      **attributes: those of a cc_test.
+    """
     cc_test(
         name = name,
         size = size,
         srcs = srcs or [name + ".cc"],
+        tags = tags + also + [tag for tag in _sanitizers(without) if tag not in also],
         deps = deps + ["@system//:gtest_main"],
         **attributes
     )
