@@ -6,6 +6,7 @@
 BUNDLE: what deploy/bundle.sh has made. FOLDER: where the wheel goes, under the name that its version asks
 for.
 """
+
 import base64
 import hashlib
 import json
@@ -136,7 +137,7 @@ def add_bundle(wheel, bundle):
             if name.startswith(("bin/", "lib/", "licenses/")) or name in texts:
                 wheel.add("catchment/_bundle/" + name, data, 0o755 if member.mode & 0o100 else 0o644)
             elif name.startswith(PACKAGE + "/"):
-                wheel.add(name[len("python/"):], data)
+                wheel.add(name[len("python/") :], data)
             elif name.startswith("docs/"):
                 wheel.add("catchment-%s.data/data/share/doc/catchment/%s" % (version, name), data)
             elif name.startswith("share/"):
@@ -149,15 +150,22 @@ def add_bundle(wheel, bundle):
 def bill_of_materials(version, about, libraries):
     """Returns the SPDX document of the libraries in the wheel (PEP 770)."""
     commit = re.search(r"^commit: (\S+)$", about, re.M)
-    return json.dumps(release_documents.bill_of_materials(libraries, version, commit[1] if commit else "unknown",
-                                                          CREATED, "deploy/make_wheel.py"), indent=1) + "\n"
+    return (
+        json.dumps(
+            release_documents.bill_of_materials(
+                libraries, version, commit[1] if commit else "unknown", CREATED, "deploy/make_wheel.py"
+            ),
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def metadata(version):
     lines = []
     for name, packages in EXTRAS.items():
         lines.append("Provides-Extra: " + name)
-        lines += ["Requires-Dist: %s; extra == \"%s\"" % (package, name) for package in packages]
+        lines += ['Requires-Dist: %s; extra == "%s"' % (package, name) for package in packages]
     names = ", ".join("`%s`" % name for name in EXTRAS)
     return METADATA.format(version=version, extras="\n".join(lines), names=names)
 

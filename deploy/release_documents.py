@@ -7,6 +7,7 @@ BUNDLE: an unpacked bundle. COMMIT and DATE (ISO 8601): of its sources. Writes c
 (SPDX 2.3) and RELEASE_NOTES.md to FOLDER, whose other files the former lists with their checksums. Run it in
 the project.
 """
+
 import datetime
 import hashlib
 import json
@@ -26,8 +27,10 @@ def read(path):
 def hashes(path):
     with open(path, "rb") as file:
         data = file.read()
-    return [{"algorithm": name.upper(), "checksumValue": hashlib.new(name, data).hexdigest()}
-            for name in ("sha1", "sha256")]
+    return [
+        {"algorithm": name.upper(), "checksumValue": hashlib.new(name, data).hexdigest()}
+        for name in ("sha1", "sha256")
+    ]
 
 
 def spdx_id(name):
@@ -35,7 +38,9 @@ def spdx_id(name):
 
 
 def utc(date):
-    return datetime.datetime.fromisoformat(date).astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        datetime.datetime.fromisoformat(date).astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 
 
 def library_package(package, version, source):
@@ -51,24 +56,30 @@ def library_package(package, version, source):
         "licenseDeclared": "NOASSERTION",
         "copyrightText": "NOASSERTION",
         "comment": "The licenses are in licenses/%s of the bundle." % package,
-        "externalRefs": [{
-            "referenceCategory": "PACKAGE-MANAGER",
-            "referenceType": "purl",
-            "referenceLocator": "pkg:deb/debian/%s@%s?distro=bookworm" % (package, version.replace("+",
-                                                                                                   "%2B")),
-        }],
+        "externalRefs": [
+            {
+                "referenceCategory": "PACKAGE-MANAGER",
+                "referenceType": "purl",
+                "referenceLocator": "pkg:deb/debian/%s@%s?distro=bookworm"
+                % (package, version.replace("+", "%2B")),
+            }
+        ],
     }
 
 
 def files_of(folder, name):
     """Returns the files in a folder whose names begin with `name`, as SPDX describes them."""
-    return [{
-        "fileName": "./" + entry,
-        "SPDXID": spdx_id("File-" + entry),
-        "checksums": hashes(os.path.join(folder, entry)),
-        "licenseConcluded": "NOASSERTION",
-        "copyrightText": "NOASSERTION",
-    } for entry in sorted(os.listdir(folder)) if entry.startswith(name)]
+    return [
+        {
+            "fileName": "./" + entry,
+            "SPDXID": spdx_id("File-" + entry),
+            "checksums": hashes(os.path.join(folder, entry)),
+            "licenseConcluded": "NOASSERTION",
+            "copyrightText": "NOASSERTION",
+        }
+        for entry in sorted(os.listdir(folder))
+        if entry.startswith(name)
+    ]
 
 
 def bill_of_materials(libraries, version, commit, created, tool, files=()):
@@ -100,18 +111,21 @@ def bill_of_materials(libraries, version, commit, created, tool, files=()):
         "creationInfo": {"created": created, "creators": ["Tool: " + tool]},
         "packages": [product] + libraries,
         "files": list(files),
-        "relationships": [{"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
-                          for one, kind, other in related],
+        "relationships": [
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+            for one, kind, other in related
+        ],
     }
 
 
 def release_notes(version, commit):
     """Returns the version's section of CHANGELOG.md, without links to files, which a release does not
     have."""
-    section = re.search(r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"),
-                        re.M | re.S)
+    section = re.search(
+        r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"), re.M | re.S
+    )
     if section is None:
-        sys.exit("release: CHANGELOG.md has no section \"## %s\"" % version)
+        sys.exit('release: CHANGELOG.md has no section "## %s"' % version)
     text = re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", section[1]).strip()
     return "# Catchment %s\n\nCommit %s.\n\n%s\n" % (version, commit, text)
 
@@ -120,8 +134,14 @@ def main():
     bundle, commit, date, folder = sys.argv[1:]
     version = read(os.path.join(bundle, "VERSION")).split()[1]
     notes = release_notes(version, commit)
-    bill = bill_of_materials(read(os.path.join(bundle, "LIBRARIES")), version, commit, utc(date), "deploy/release.sh",
-                             files_of(folder, "catchment-" + version))
+    bill = bill_of_materials(
+        read(os.path.join(bundle, "LIBRARIES")),
+        version,
+        commit,
+        utc(date),
+        "deploy/release.sh",
+        files_of(folder, "catchment-" + version),
+    )
     with open(os.path.join(folder, "catchment-%s.spdx.json" % version), "w", encoding="utf-8") as file:
         json.dump(bill, file, indent=1)
         file.write("\n")

@@ -6,6 +6,7 @@
 Debian and PyPI have no buildifier. A BUILD file is read as Python, which its syntax is a part of. Prints a
 line for each difference, with what to write instead. Exit codes: 0 no difference, 1 some.
 """
+
 import ast
 import re
 import sys

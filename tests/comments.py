@@ -10,6 +10,7 @@ A comment is a sentence that stands above the code, or a few words behind it. A 
   on the next line.
 Prints a line for each finding, with what to write instead. Exit codes: 0 no finding, 1 some.
 """
+
 import ast
 import re
 import sys
@@ -17,7 +18,9 @@ import sys
 CLAUSE = re.compile(r"(Of|What|Whether|Whose|Those|Where|Which|Who|How)[ ,:]")
 RETURNS = re.compile(r"(^|[.;:] )Returns (?!(when|once|after|before|only|immediately|at once|without)\b)")
 # Attributes and specifiers may precede the type.
-VOID = re.compile(r"(template ?<.*> ?|[A-Z_]{4,}(\(.*?\))? |\[\[\w+\]\] |[a-z_]+ |extern \"C\" )*void [\w:~]+\(")
+VOID = re.compile(
+    r"(template ?<.*> ?|[A-Z_]{4,}(\(.*?\))? |\[\[\w+\]\] |[a-z_]+ |extern \"C\" )*void [\w:~]+\("
+)
 UNFINISHED = re.compile(r"(,|\b(and|or|nor|but|than|because|the|an?))$")
 STRING = re.compile(r'"([^"\\]|\\.)*"|' r"'([^'\\]|\\.)*'")
 
@@ -27,7 +30,7 @@ ABOVE = "write the whole comment above the code"
 def declaration(lines, first):
     """Returns the code from line `first` up to the parameters or the body of what it declares, in one line."""
     text = ""
-    for line in lines[first:first + 6]:
+    for line in lines[first : first + 6]:
         text += line.strip() + " "
         if re.search(r"[;{]", line):
             break

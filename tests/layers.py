@@ -11,6 +11,7 @@ A C++ test lies in the folder of tests/ that has the name of the product's folde
 the product is called as the test is, without "_test", it lies beside it. Exempt are suites: folders of tests/
 that the product does not have. Prints what differs. Exit codes: 0 nothing, 1 something.
 """
+
 import os
 import re
 import subprocess
@@ -58,7 +59,7 @@ def find_circle(allowed):
 
     def visit(folder, trail):
         if folder in trail:
-            return trail[trail.index(folder):] + [folder]
+            return trail[trail.index(folder) :] + [folder]
         if folder in done:
             return None
         for other in sorted(allowed.get(folder, ())):
@@ -108,8 +109,8 @@ def misplaced_tests(paths):
         folder, name = os.path.split(path)
         if not folder.startswith("tests/") or not name.endswith("_test.cc"):
             continue
-        room = folder[len("tests/"):]
-        wanted = folders_of.get(name[:-len("_test.cc")], set())
+        room = folder[len("tests/") :]
+        wanted = folders_of.get(name[: -len("_test.cc")], set())
         if room.split("/")[0] not in {other.split("/")[0] for other in rooms} - {"docs"}:
             continue
         if wanted and room not in wanted:
@@ -147,8 +148,11 @@ def main():
             if chain:
                 problems.append(f"{path}: {folder} must not reach gRPC: {' -> '.join(chain)}")
     for folder, others in allowed.items():
-        problems += [f"{folder} -> {other}: no file uses this arrow" for other in sorted(others)
-                     if (folder, other) not in used]
+        problems += [
+            f"{folder} -> {other}: no file uses this arrow"
+            for other in sorted(others)
+            if (folder, other) not in used
+        ]
     for arrows in (allowed, arrows_between_folders(included)):
         circle = find_circle(arrows)
         if circle:

@@ -8,6 +8,7 @@ names a kind that exists. The list must have each file of the product that PATTE
 comments, and no other: one more kind of its sort touches as many. Prints what differs. Exit codes: 0 nothing,
 1 something.
 """
+
 import os
 import re
 import subprocess
@@ -20,8 +21,18 @@ RECIPE = re.compile(r"<!-- recipe: (.*) -->\n((?:- `[^`]+`\n)+)")
 
 def product_files():
     """Returns the text of each source file of the product, without comments, by path."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.cc", "*.h", "*.cu",
-               "*.proto", "*BUILD"]
+    command = [
+        "git",
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*.cc",
+        "*.h",
+        "*.cu",
+        "*.proto",
+        "*BUILD",
+    ]
     paths = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     texts = {}
     for path in paths:
@@ -46,11 +57,15 @@ def main():
         # A file that tells its content by its name.
         found |= {path for path in texts if re.search(pattern, os.path.basename(path))}
         for path in sorted(found - listed):
-            print(f"CONTRIBUTING.md: recipe {pattern}: add `{path}` to the list, or remove what it says "
-                  "about the kind")
+            print(
+                f"CONTRIBUTING.md: recipe {pattern}: add `{path}` to the list, or remove what it says "
+                "about the kind"
+            )
         for path in sorted(listed - found):
-            print(f"CONTRIBUTING.md: recipe {pattern}: remove `{path}` from the list; it does not mention "
-                  "the kind")
+            print(
+                f"CONTRIBUTING.md: recipe {pattern}: remove `{path}` from the list; it does not mention "
+                "the kind"
+            )
         failed = failed or found != listed
     return 1 if failed else 0
 

@@ -1,4 +1,5 @@
 """Runs the parts of deploy/gpu/run.sh, which documents them, and writes results.md and results.json."""
+
 import argparse
 import datetime
 import json
@@ -22,31 +23,49 @@ PARTS = dict(device=0.1, tests=0.3, sanitizer=0.42, speed=0.8, profile=0.85, tra
 MODELS = [
     ("mnist_cnn", 60000, 0.9, ("mnist", "data={drawn_digits{}}")),
     ("hep_lstm", 40000, 0.4, None),
-    ("resnet20_cifar10", 40000, 0.15,
-     ("cifar10", "data={generated_images{size:32 classes:10 train_samples:10000 test_samples:1000}}")),
+    (
+        "resnet20_cifar10",
+        40000,
+        0.15,
+        ("cifar10", "data={generated_images{size:32 classes:10 train_samples:10000 test_samples:1000}}"),
+    ),
 ]
 WORKERS = (1, 2, 4)
 # (example, precision, batch size)
-SPEEDS = [("mnist_cnn", "TF32", 256), ("resnet50", "BFLOAT16", 64), ("resnet20_cifar10", "TF32", 128),
-          ("hep_lstm", "TF32", 256), ("mnist_mlp", "TF32", 128), ("resnet50", "TF32", 64),
-          ("mnist_cnn", "BFLOAT16", 256)]
+SPEEDS = [
+    ("mnist_cnn", "TF32", 256),
+    ("resnet50", "BFLOAT16", 64),
+    ("resnet20_cifar10", "TF32", 128),
+    ("hep_lstm", "TF32", 256),
+    ("mnist_mlp", "TF32", 128),
+    ("resnet50", "TF32", 64),
+    ("mnist_cnn", "BFLOAT16", 256),
+]
 ROUNDS, SECONDS = 3, 2
 # Layers with all kinds of launches: products, sums in several blocks, rows of a warp, gathered patches.
 SANITIZED = ("Convolution", "BatchNorm", "Lstm", "Residual")
 
 # With --plugin a processor does the work of the GPU, and a sample takes up to a second: (samples, what to
 # set).
-TINY = dict(mnist_cnn=(8, "data={drawn_digits{train_samples:8 test_samples:2}}"),
-            hep_lstm=(16, "data={generated_events{train_samples:16 test_samples:4}}"),
-            resnet20_cifar10=(8, "data={generated_images{size:8 classes:10 train_samples:8 test_samples:2}}"))
+TINY = dict(
+    mnist_cnn=(8, "data={drawn_digits{train_samples:8 test_samples:2}}"),
+    hep_lstm=(16, "data={generated_events{train_samples:16 test_samples:4}}"),
+    resnet20_cifar10=(8, "data={generated_images{size:8 classes:10 train_samples:8 test_samples:2}}"),
+)
 TINY_BATCH = 4
 TOO_LARGE = ("resnet50",)
 
 
 def train_speed(example, batch, steps, seconds, *options):
     """Returns the command that measures samples per second."""
-    return [HERE + "/bin/train_speed", *options, f"{HERE}/examples/{example}.textproto", str(batch), str(steps),
-            str(seconds)]
+    return [
+        HERE + "/bin/train_speed",
+        *options,
+        f"{HERE}/examples/{example}.textproto",
+        str(batch),
+        str(steps),
+        str(seconds),
+    ]
 
 
 def layers_test(cases, *options):
@@ -63,8 +82,10 @@ class Check:
     # ------------------------------------------------------------------------------------------ device
 
     def device(self):
-        for name, command in (("nvidia-smi", ["nvidia-smi"]),
-                              ("libraries", ["ldd", self.programs.env["CATCHMENT_CUDA_PLUGIN"]])):
+        for name, command in (
+            ("nvidia-smi", ["nvidia-smi"]),
+            ("libraries", ["ldd", self.programs.env["CATCHMENT_CUDA_PLUGIN"]]),
+        ):
             self.step("device", name, lambda: self.show(name, command))
         self.step("device", "mnist_mlp", self.first_steps)
 
@@ -120,7 +141,9 @@ class Check:
                 pass
             before = len(outcomes)
             with open(self.programs.log(name)) as file:
-                for what, case in re.findall(r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(), re.M):
+                for what, case in re.findall(
+                    r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(), re.M
+                ):
                     if case in cases:
                         outcomes[case] = what
             if len(outcomes) == before:
@@ -130,9 +153,11 @@ class Check:
         skipped = sum(what == "SKIPPED" for what in outcomes.values())
         if failed:
             ended = [case for case in failed if outcomes[case] == "RUN"]
-            raise Failed(f"{len(failed)} of {len(cases)} cases: {', '.join(failed[:5])}{', ...' * (len(failed) > 5)}"
-                         f"{f'; of these {len(ended)} ended the program' if ended else ''}; " +
-                         self.programs.second_try("layers_test", layers_test(failed[:5]), 60))
+            raise Failed(
+                f"{len(failed)} of {len(cases)} cases: {', '.join(failed[:5])}{', ...' * (len(failed) > 5)}"
+                f"{f'; of these {len(ended)} ended the program' if ended else ''}; "
+                + self.programs.second_try("layers_test", layers_test(failed[:5]), 60)
+            )
         if skipped or not cases:
             raise Failed(f"{skipped} of {len(cases)} cases were skipped")
         return dict(detail=f"{len(cases)} cases of layers and losses, in float32, TF32, bfloat16 and float16")
@@ -145,9 +170,17 @@ class Check:
 
     def sanitize(self, tool):
         cases = [f"*TrainLikeTheCpus/{name}OnDevice" for name in SANITIZED]
-        self.programs.once("sanitizer_" + tool, [
-            find_tool("compute-sanitizer"), "--tool=" + tool, "--error-exitcode=9", "--target-processes=all",
-            *layers_test(cases)], 90)
+        self.programs.once(
+            "sanitizer_" + tool,
+            [
+                find_tool("compute-sanitizer"),
+                "--tool=" + tool,
+                "--error-exitcode=9",
+                "--target-processes=all",
+                *layers_test(cases),
+            ],
+            90,
+        )
         return dict(detail=f"{', '.join(SANITIZED)} (sanitizer_{tool}.log)")
 
     # ------------------------------------------------------------------------------------------- speed
@@ -155,8 +188,11 @@ class Check:
     def speeds(self):
         for example, precision, batch in SPEEDS:
             batch = TINY_BATCH if self.args.plugin else batch
-            self.step("speed", f"{example}, {precision}, batch {batch}",
-                      lambda: self.speed(example, precision, batch))
+            self.step(
+                "speed",
+                f"{example}, {precision}, batch {batch}",
+                lambda: self.speed(example, precision, batch),
+            )
 
     def speed(self, example, precision, batch):
         """Measures Catchment and PyTorch in turns."""
@@ -169,8 +205,15 @@ class Check:
         ours, pytorch = [], []
         try:
             for _ in range(rounds):
-                command = train_speed(example, batch, 4, seconds, "--device=cuda:0", "--precision=" + precision,
-                                      "--update=false")
+                command = train_speed(
+                    example,
+                    batch,
+                    4,
+                    seconds,
+                    "--device=cuda:0",
+                    "--precision=" + precision,
+                    "--update=false",
+                )
                 ours.append(float(self.programs.run(f"speed_{example}_{precision}", command, 60)))
                 if theirs:
                     theirs.stdin.write(f"{seconds}\n")
@@ -188,22 +231,35 @@ class Check:
         if not pytorch:
             return dict(row, detail="no PyTorch beside it: " + why)
         their = statistics.median(pytorch)
-        return dict(row, pytorch_samples_per_s=round(their), pytorch_all=pytorch,
-                    ratio=round(row["samples_per_s"] / their, 3))
+        return dict(
+            row,
+            pytorch_samples_per_s=round(their),
+            pytorch_all=pytorch,
+            ratio=round(row["samples_per_s"] / their, 3),
+        )
 
     def start_pytorch(self, example, precision, batch):
         """Returns the process, or None and why there is none."""
         if self.args.plugin:
             return None, "this is not a GPU"
-        found = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.is_available())"],
-                               text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        found = subprocess.run(
+            [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         if found.returncode != 0:
             return None, "python3 has no torch"
         if found.stdout.strip() != "True":
             return None, "python3's torch sees no CUDA device"
         log = open(self.programs.log(f"pytorch_{example}_{precision}"), "w")
-        process = subprocess.Popen([sys.executable, HERE + "/pytorch_speed.py", example, precision, str(batch)],
-                                   text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, HERE + "/pytorch_speed.py", example, precision, str(batch)],
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
         ready = process.stdout.readline()
         if not ready.startswith("ready"):
             process.wait(timeout=30)
@@ -218,8 +274,18 @@ class Check:
         example, batch = ("resnet50", 64) if not self.args.plugin else ("mnist_mlp", 8)
         command = train_speed(example, batch, 1, 0, "--device=cuda:0", "--precision=BFLOAT16")
         try:
-            self.programs.once("ncu", [find_tool("ncu"), "--set=basic", "--target-processes=all",
-                                       "--launch-skip=1200", "--launch-count=200", *command], 60)
+            self.programs.once(
+                "ncu",
+                [
+                    find_tool("ncu"),
+                    "--set=basic",
+                    "--target-processes=all",
+                    "--launch-skip=1200",
+                    "--launch-count=200",
+                    *command,
+                ],
+                60,
+            )
         except Failed:
             with open(self.programs.log("ncu")) as file:
                 if "ERR_NVGPUCTRPERM" in file.read():
@@ -240,26 +306,49 @@ class Check:
             folder, instead = without_data
             if not os.path.isdir(os.path.join(os.environ.get("CATCHMENT_DATA", "/none"), folder)):
                 settings = ["--set=" + instead]
-        self.programs.run(name, [
-            HERE + "/bin/catchment", "train", f"{HERE}/examples/{example}.textproto", f"--workers={workers}",
-            "--servers=1", "--device=cuda:0", "--out=" + out, "--overwrite", "--json", f"--set=samples={samples}",
-            f"--set=computation.precision={precision}", *settings], 90)
+        self.programs.run(
+            name,
+            [
+                HERE + "/bin/catchment",
+                "train",
+                f"{HERE}/examples/{example}.textproto",
+                f"--workers={workers}",
+                "--servers=1",
+                "--device=cuda:0",
+                "--out=" + out,
+                "--overwrite",
+                "--json",
+                f"--set=samples={samples}",
+                f"--set=computation.precision={precision}",
+                *settings,
+            ],
+            90,
+        )
         with open(out + "/summary.json") as file:
             summary = json.load(file)
         accuracy = summary.get("test_accuracy", 0)
-        wrong = [text for is_wrong, text in (
-            (summary.get("phase") != "DONE", f"phase {summary.get('phase')}"),
-            ("cuda:0" not in summary.get("device", ""), f"on {summary.get('device')}"),
-            (int(summary.get("samples", 0)) < samples, f"{summary.get('samples')} of {samples} samples"),
-            (int(summary.get("pushes_non_finite", 0)) > 0, "gradients were not finite"),
-            (not self.args.plugin and accuracy < least_accuracy,
-             f"test accuracy {summary.get('test_accuracy')}, expected {least_accuracy}")) if is_wrong]
+        wrong = [
+            text
+            for is_wrong, text in (
+                (summary.get("phase") != "DONE", f"phase {summary.get('phase')}"),
+                ("cuda:0" not in summary.get("device", ""), f"on {summary.get('device')}"),
+                (int(summary.get("samples", 0)) < samples, f"{summary.get('samples')} of {samples} samples"),
+                (int(summary.get("pushes_non_finite", 0)) > 0, "gradients were not finite"),
+                (
+                    not self.args.plugin and accuracy < least_accuracy,
+                    f"test accuracy {summary.get('test_accuracy')}, expected {least_accuracy}",
+                ),
+            )
+            if is_wrong
+        ]
         if wrong:
             raise Failed("; ".join(wrong))
         shared = f", workers share the GPU {self.mps.state}" if workers > 1 and not self.args.plugin else ""
-        return dict(detail=f"{precision}, {summary['device']}{shared}",
-                    test_accuracy=round(accuracy, 4),
-                    samples_per_s=round(summary["samples"] / max(summary["wall_seconds"], 1e-9)))
+        return dict(
+            detail=f"{precision}, {summary['device']}{shared}",
+            test_accuracy=round(accuracy, 4),
+            samples_per_s=round(summary["samples"] / max(summary["wall_seconds"], 1e-9)),
+        )
 
     def training(self):
         if not self.args.plugin:
@@ -272,20 +361,31 @@ class Check:
     def trainings(self):
         for example, *budget in MODELS:
             for workers in WORKERS:
-                self.step("training", f"{example}, {workers} worker{'s' * (workers > 1)}",
-                          lambda: self.train(example, workers, *budget, "FLOAT32"))
+                self.step(
+                    "training",
+                    f"{example}, {workers} worker{'s' * (workers > 1)}",
+                    lambda: self.train(example, workers, *budget, "FLOAT32"),
+                )
         for precision in ("TF32", "BFLOAT16", "FLOAT16"):
             example, *budget = MODELS[0]
-            self.step("training", f"{example}, 2 workers, {precision}",
-                      lambda: self.train(example, 2, *budget, precision))
+            self.step(
+                "training",
+                f"{example}, 2 workers, {precision}",
+                lambda: self.train(example, 2, *budget, precision),
+            )
 
     # ----------------------------------------------------------------------------------------- results
 
     def all(self):
         why = self.why_no_gpu()
-        run = dict(device=self.device, tests=lambda: self.step("tests", "layers_test", self.layers),
-                   sanitizer=self.sanitizer, speed=self.speeds,
-                   profile=lambda: self.step("profile", "ncu", self.ncu), training=self.training)
+        run = dict(
+            device=self.device,
+            tests=lambda: self.step("tests", "layers_test", self.layers),
+            sanitizer=self.sanitizer,
+            speed=self.speeds,
+            profile=lambda: self.step("profile", "ncu", self.ncu),
+            training=self.training,
+        )
         for part, share in PARTS.items():
             self.programs.share = share
             if part not in self.args.parts:
@@ -300,27 +400,40 @@ class Check:
             version = file.read()
         commit = re.search(r"commit: *(.*)", version)
         try:
-            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total",
-                                  "--format=csv,noheader"], text=True, stdout=subprocess.PIPE, timeout=30,
-                                 check=True).stdout.strip()
+            gpu = subprocess.run(
+                ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
+                text=True,
+                stdout=subprocess.PIPE,
+                timeout=30,
+                check=True,
+            ).stdout.strip()
         except (OSError, subprocess.SubprocessError):
             gpu = "none that nvidia-smi shows"
         toolkit = re.search(r"CUDA: *(.*)", version)
-        return dict(date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-                    commit=commit.group(1) if commit else "unknown", gpu=gpu,
-                    cuda=toolkit.group(1) if toolkit else "",
-                    cublas=os.environ.get("CATCHMENT_CUBLAS") or "not found",
-                    pytorch=self.pytorch_version or "not used", plugin=self.args.plugin or "the bundle's",
-                    minutes=round(self.programs.seconds() / 60, 1))
+        return dict(
+            date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            commit=commit.group(1) if commit else "unknown",
+            gpu=gpu,
+            cuda=toolkit.group(1) if toolkit else "",
+            cublas=os.environ.get("CATCHMENT_CUBLAS") or "not found",
+            pytorch=self.pytorch_version or "not used",
+            plugin=self.args.plugin or "the bundle's",
+            minutes=round(self.programs.seconds() / 60, 1),
+        )
 
     def write(self):
         facts = self.facts()
-        note = "The work of the GPU was done by a plugin on the processor: nothing here is of a GPU." * bool(self.args.plugin)
+        note = "The work of the GPU was done by a plugin on the processor: nothing here is of a GPU." * bool(
+            self.args.plugin
+        )
         self.results.write(
-            self.args.out, facts, note,
+            self.args.out,
+            facts,
+            note,
             f"Samples per second, the median of {ROUNDS} rounds of {SECONDS} s in turns. Catchment's step is "
             "a worker's: weights from the host, gradients to the host. PyTorch's weights stay on the "
-            "device, where it updates them.")
+            "device, where it updates them.",
+        )
         failed = self.results.count(FAILED)
         print(f"{self.args.out}/results.md: {failed} failed, {facts['minutes']} minutes")
         return 1 if failed else 0

@@ -2,6 +2,7 @@
 
 Without it the driver divides the time of a GPU between processes, so several of them are as slow as one.
 """
+
 import os
 import shutil
 import subprocess
@@ -27,9 +28,14 @@ class Mps:
         self.folder = tempfile.mkdtemp(prefix="mps")
         self.env.update(CUDA_MPS_PIPE_DIRECTORY=self.folder, CUDA_MPS_LOG_DIRECTORY=self.folder)
         try:
-            subprocess.run([self.control, "-d"], env=self.env, timeout=30, check=True,
-                           stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [self.control, "-d"],
+                env=self.env,
+                timeout=30,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             works()
             self.state = "at the same time, by MPS"
         except Exception as why:  # whatever it is, the workers can do without
@@ -40,8 +46,16 @@ class Mps:
         if self.folder is None:
             return
         try:
-            subprocess.run([self.control], env=self.env, input="quit\n", text=True, timeout=30, check=False,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [self.control],
+                env=self.env,
+                input="quit\n",
+                text=True,
+                timeout=30,
+                check=False,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         except (OSError, subprocess.SubprocessError):
             pass
         for variable in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):

@@ -1,4 +1,5 @@
 """Runs programs of the bundle and tools of NVIDIA, each with its time and its logs."""
+
 import glob
 import os
 import re
@@ -70,11 +71,20 @@ class Programs:
         if limit < 5:
             raise NotRun(self.time_is_over())
         cublaslt_log = f"{self.out}/{name}_cublaslt_"
-        env = dict(self.env, CUBLASLT_LOG_LEVEL=str(cublaslt_level), CUBLASLT_LOG_FILE=cublaslt_log + "%i.log")
+        env = dict(
+            self.env, CUBLASLT_LOG_LEVEL=str(cublaslt_level), CUBLASLT_LOG_FILE=cublaslt_log + "%i.log"
+        )
         if sync:
             env["CATCHMENT_CUDA_SYNC"] = "1"
-        process = subprocess.Popen(command, env=env, cwd=HERE, text=True, errors="replace",
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            command,
+            env=env,
+            cwd=HERE,
+            text=True,
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         try:
             (output, errors), late = process.communicate(timeout=limit), False
         except subprocess.TimeoutExpired:

@@ -8,6 +8,7 @@ the device. Tuned as well as we know: cuDNN chooses its algorithms by measuring,
 bits by autocast (FLOAT16 with GradScaler), TF32 for float32 products where asked for, a fused optimizer.
 Times are between synchronisations.
 """
+
 import sys
 import time
 
@@ -44,8 +45,13 @@ def resnet20():
 
 def bottleneck(channels, width, stride):
     out = 4 * width
-    branch = (conv(channels, width, 1) + [nn.ReLU(True)] + conv(width, width, 3, stride) + [nn.ReLU(True)]
-              + conv(width, out, 1))
+    branch = (
+        conv(channels, width, 1)
+        + [nn.ReLU(True)]
+        + conv(width, width, 3, stride)
+        + [nn.ReLU(True)]
+        + conv(width, out, 1)
+    )
     return Residual(branch, conv(channels, out, 1, stride) if channels != out or stride > 1 else [])
 
 
@@ -69,14 +75,31 @@ class LastState(nn.Module):
 
 def model(name):
     if name == "mnist_cnn":
-        return (1, 28, 28), 10, nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
-            nn.Dropout(0.25),
-            nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(128, 10))
+        return (
+            (1, 28, 28),
+            10,
+            nn.Sequential(
+                nn.Conv2d(1, 32, 3),
+                nn.ReLU(True),
+                nn.Conv2d(32, 64, 3),
+                nn.ReLU(True),
+                nn.MaxPool2d(2),
+                nn.Dropout(0.25),
+                nn.Flatten(),
+                nn.Linear(9216, 128),
+                nn.ReLU(True),
+                nn.Dropout(0.5),
+                nn.Linear(128, 10),
+            ),
+        )
     if name == "mnist_mlp":
-        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128),
-                                         nn.ReLU(True),
-                                         nn.Linear(128, 10))
+        return (
+            (784,),
+            10,
+            nn.Sequential(
+                nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
+            ),
+        )
     if name == "resnet20_cifar10":
         return (3, 32, 32), 10, resnet20()
     if name == "hep_lstm":

@@ -1,4 +1,5 @@
 """The rows of a check, and the files with them: results.md for people, results.json for programs."""
+
 import json
 import time
 
@@ -62,10 +63,16 @@ class Results:
     def table(self, part):
         return ["| what | | s | samples/s | test accuracy | |", "| --- | --- | --- | --- | --- | --- |"] + [
             f"| {r['name']} | {r['status']} | {r['seconds']} | {r.get('samples_per_s', '')} | "
-            f"{r.get('test_accuracy', '')} | {r.get('detail', '')} |" for r in self.rows if r["part"] == part]
+            f"{r.get('test_accuracy', '')} | {r.get('detail', '')} |"
+            for r in self.rows
+            if r["part"] == part
+        ]
 
     def speed_table(self):
         return ["| what | | Catchment | PyTorch | ratio | |", "| --- | --- | --- | --- | --- | --- |"] + [
             f"| {r['name']} | {r['status']} | {r.get('samples_per_s', '')} | "
             f"{r.get('pytorch_samples_per_s', '')} | {r.get('ratio', '')} | {r.get('detail', '')} "
-            "|" for r in self.rows if r["part"] == "speed"]
+            "|"
+            for r in self.rows
+            if r["part"] == "speed"
+        ]

@@ -7,6 +7,7 @@
 The job counts samples in place of naming them (docs/python.md, "Streams, and data of each worker"). The model
 and the files are those of mnist_numpy.py.
 """
+
 import numpy as np
 
 import catchment

@@ -12,6 +12,7 @@ This needs Linux that lets the user make namespaces, iproute2, and netem in the 
 //tests/cluster:network_switch. Without them it says what is missing, and trains without a link. Nothing is
 left on the machine but --out.
 """
+
 import argparse
 import contextlib
 import glob
@@ -39,37 +40,60 @@ TEXT_BYTES = 4_000_000
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--out", metavar="DIR", help="a directory for the results, which must not be there yet")
-    parser.add_argument("--text", metavar="FILE", help="what the model learns to write. Default: the sources of "
-                                                       "Python's standard library")
-    parser.add_argument("--algorithms", metavar="NAME,...", default="decoupled_diloco,diloco,sync",
-                        help="of " + ", ".join(SETTINGS) + ". Default %(default)s")
+    parser.add_argument(
+        "--out", metavar="DIR", help="a directory for the results, which must not be there yet"
+    )
+    parser.add_argument(
+        "--text",
+        metavar="FILE",
+        help="what the model learns to write. Default: the sources of Python's standard library",
+    )
+    parser.add_argument(
+        "--algorithms",
+        metavar="NAME,...",
+        default="decoupled_diloco,diloco,sync",
+        help="of " + ", ".join(SETTINGS) + ". Default %(default)s",
+    )
     for name, kind, value, metavar, text in (
-            ("seconds", float, 300, "S", "of training, of each algorithm"),
-            ("step_seconds", float, 1, "S", "a step takes at least so long, by sleeping, so that learners that "
-             "share the processors of this machine keep the pace of machines of their own"),
-            ("slower", float, 2, "N", "how many times as long a step of the slow learner takes"),
-            ("mbit", float, 100, "X", "10^6 bits a second of the link"),
-            ("delay_ms", float, 30, "X", "of the link, each way"),
-            ("batch_size", int, 4, "N", "of a learner"),
-            ("local_steps", int, 12, "N", "between two exchanges of the same weights"),
-            ("learning_rate", float, 5e-4, "X", "of AdamW"),
-            ("context", int, 64, "N", "of the model"), ("width", int, 336, "N", "of the model"),
-            ("heads", int, 8, "N", "of the model"), ("layers", int, 8, "N", "of the model")):
-        parser.add_argument("--" + name, type=kind, default=value, metavar=metavar,
-                            help=text + ". Default %(default)s")
+        ("seconds", float, 300, "S", "of training, of each algorithm"),
+        (
+            "step_seconds",
+            float,
+            1,
+            "S",
+            "a step takes at least so long, by sleeping, so that learners that "
+            "share the processors of this machine keep the pace of machines of their own",
+        ),
+        ("slower", float, 2, "N", "how many times as long a step of the slow learner takes"),
+        ("mbit", float, 100, "X", "10^6 bits a second of the link"),
+        ("delay_ms", float, 30, "X", "of the link, each way"),
+        ("batch_size", int, 4, "N", "of a learner"),
+        ("local_steps", int, 12, "N", "between two exchanges of the same weights"),
+        ("learning_rate", float, 5e-4, "X", "of AdamW"),
+        ("context", int, 64, "N", "of the model"),
+        ("width", int, 336, "N", "of the model"),
+        ("heads", int, 8, "N", "of the model"),
+        ("layers", int, 8, "N", "of the model"),
+    ):
+        parser.add_argument(
+            "--" + name, type=kind, default=value, metavar=metavar, help=text + ". Default %(default)s"
+        )
     # Seconds of a step: this is a learner's program.
     parser.add_argument("--pace", type=float, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def adamw(flags):
-    return "{kind: ADAMW, learning_rate: %g, clip_norm: 1, schedule { decay: CONSTANT }}" % flags.learning_rate
+    return (
+        "{kind: ADAMW, learning_rate: %g, clip_norm: 1, schedule { decay: CONSTANT }}" % flags.learning_rate
+    )
 
 
 def local_steps(flags, fields=""):
-    return ["algorithm.contribution.pseudo_gradient={local_steps: %d, local_optimizer: %s%s}" %
-            (flags.local_steps, adamw(flags), fields)]
+    return [
+        "algorithm.contribution.pseudo_gradient={local_steps: %d, local_optimizer: %s%s}"
+        % (flags.local_steps, adamw(flags), fields)
+    ]
 
 
 SETTINGS = {
@@ -104,8 +128,9 @@ def learn(flags):
     shape, characters = tiny.shape_of(flags), text_of(flags.text)
     texts, tests = (tiny.Text(characters, shape.context, test=test) for test in (False, True))
     if min(len(texts), len(tests)) < 1:
-        raise ValueError(f"the text has only {len(characters)} characters: give --text at least "
-                         f"{10 * shape.context}")
+        raise ValueError(
+            f"the text has only {len(characters)} characters: give --text at least {10 * shape.context}"
+        )
     tests = torch.utils.data.Subset(tests, range(0, len(tests), max(1, len(tests) // TEST_WINDOWS)))
     model = tiny.Gpt(len(texts.alphabet), shape)
     worker = catchment.torch.join(model, texts, tests)
@@ -136,11 +161,15 @@ class Job:
         os.makedirs(os.path.join(out, "logs"))
         # The package of the checkout, if it is one.
         paths = [os.path.join(ROOT, "python"), os.environ.get("PYTHONPATH")]
-        self.environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, paths)))
+        self.environment = dict(
+            os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, paths))
+        )
 
     def program(self, pace):
         flags = [word for word in sys.argv[1:] if not word.startswith("--pace")]
-        return "--program=" + shlex.join([sys.executable, os.path.abspath(__file__), *flags, f"--pace={pace:g}"])
+        return "--program=" + shlex.join(
+            [sys.executable, os.path.abspath(__file__), *flags, f"--pace={pace:g}"]
+        )
 
     def log_of(self, name):
         return os.path.join(self.out, "logs", name + ".log")
@@ -148,13 +177,30 @@ class Job:
     def write(self):
         """Writes the job's file: without an end, because this program ends it."""
         step = len(LEARNERS) * self.flags.batch_size
-        fields = [f"algorithm.preset={self.algorithm}", *SETTINGS[self.algorithm](self.flags),
-                  "shared_memory=false", "device=CPU", f"batch_size={self.flags.batch_size}", "epochs=1000000",
-                  f"evaluation.every_epochs={self.every(step):.9f}"]
-        done = subprocess.run([find("catchment"), "validate", self.program(0), f"--workers={len(LEARNERS)}",
-                               f"--write={self.out}/job.textproto", *("--set=" + field for field in fields)],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, env=self.environment)
+        fields = [
+            f"algorithm.preset={self.algorithm}",
+            *SETTINGS[self.algorithm](self.flags),
+            "shared_memory=false",
+            "device=CPU",
+            f"batch_size={self.flags.batch_size}",
+            "epochs=1000000",
+            f"evaluation.every_epochs={self.every(step):.9f}",
+        ]
+        done = subprocess.run(
+            [
+                find("catchment"),
+                "validate",
+                self.program(0),
+                f"--workers={len(LEARNERS)}",
+                f"--write={self.out}/job.textproto",
+                *("--set=" + field for field in fields),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+        )
         if done.returncode != 0:
             raise Failure(f"the description of the job failed: {done.stdout.strip()}")
 
@@ -165,12 +211,22 @@ class Job:
 
     def start(self, name, site, *command):
         with open(self.log_of(name), "ab") as log:
-            self.processes[name] = spawn([*self.sites.prefix(site), *command], stdout=log, stderr=log,
-                                         env=self.environment)
+            self.processes[name] = spawn(
+                [*self.sites.prefix(site), *command], stdout=log, stderr=log, env=self.environment
+            )
 
     def start_all(self):
-        self.start("server", 0, find("catchment_server"), f"--job={self.out}/job.textproto", "--index=0",
-                   "--servers=" + self.sites.master, "--out=" + self.out, "--evaluators=1", "--insecure")
+        self.start(
+            "server",
+            0,
+            find("catchment_server"),
+            f"--job={self.out}/job.textproto",
+            "--index=0",
+            "--servers=" + self.sites.master,
+            "--out=" + self.out,
+            "--evaluators=1",
+            "--insecure",
+        )
         for learner in range(len(LEARNERS)):
             self.start_learner(learner)
         self.start_worker("evaluator", 0, 0, "--role=evaluator")
@@ -180,8 +236,15 @@ class Job:
         self.start_worker(f"learner{learner}", LEARNERS[learner], pace)
 
     def start_worker(self, name, site, pace, *options):
-        self.start(name, site, find("catchment_worker"), "--master=" + self.sites.master, "--insecure", *options,
-                   self.program(pace))
+        self.start(
+            name,
+            site,
+            find("catchment_worker"),
+            "--master=" + self.sites.master,
+            "--insecure",
+            *options,
+            self.program(pace),
+        )
 
     def kill(self, name):
         process = self.processes.pop(name)
@@ -193,11 +256,16 @@ class Job:
         process has ended."""
         for name, process in self.processes.items():
             if process.poll() is not None:
-                raise Failure(f"{self.algorithm}: {name} ended with {process.returncode}: "
-                              f"{last_line(self.log_of(name))}")
-        done = subprocess.run([*self.sites.prefix(0), find("catchment"), "status", self.sites.master,
-                               "--json", "--insecure"],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                raise Failure(
+                    f"{self.algorithm}: {name} ended with {process.returncode}: "
+                    f"{last_line(self.log_of(name))}"
+                )
+        done = subprocess.run(
+            [*self.sites.prefix(0), find("catchment"), "status", self.sites.master, "--json", "--insecure"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
     def stop(self):
@@ -207,7 +275,9 @@ class Job:
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                raise Failure(f"{self.algorithm}: {name} does not end; its log is {self.log_of(name)}") from None
+                raise Failure(
+                    f"{self.algorithm}: {name} does not end; its log is {self.log_of(name)}"
+                ) from None
         with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as file:
             return json.load(file)
 
@@ -258,12 +328,18 @@ def run(job):
         if samples != before[0]:
             before = samples, time.monotonic()
         elif time.monotonic() > before[1] + PATIENCE:
-            raise Failure(f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in {job.out}/logs")
+            raise Failure(
+                f"{job.algorithm}: nothing has changed for {PATIENCE} s; the logs are in {job.out}/logs"
+            )
         working = sum(worker["steps"] > 0 for worker in status.get("workers", ()))
         if status.get("test_loss") is not None and status["tested_at_seconds"] != tested:
             tested = status["tested_at_seconds"]
-            say(job, tested, f"{working} learners  {status['tested_at_samples']:7d} samples  test loss "
-                             f"{status['test_loss']:.3f}")
+            say(
+                job,
+                tested,
+                f"{working} learners  {status['tested_at_samples']:7d} samples  test loss "
+                f"{status['test_loss']:.3f}",
+            )
         if "killed" not in times:
             if working == len(LEARNERS) and seconds >= flags.seconds / 3:
                 job.kill(f"learner{KILLED}")
@@ -280,17 +356,28 @@ def run(job):
     summary = job.stop()
     waited = summary["push_seconds"] + summary["pull_seconds"]
     total = waited + summary["compute_seconds"] + summary["data_seconds"]
-    return {"algorithm": job.algorithm, "points": losses(job.out), **times,
-            "seconds": summary["wall_seconds"], "samples": summary["samples"],
-            "test_loss": summary["test_loss"], "waited": waited / total, "link_bytes": crossed}
+    return {
+        "algorithm": job.algorithm,
+        "points": losses(job.out),
+        **times,
+        "seconds": summary["wall_seconds"],
+        "samples": summary["samples"],
+        "test_loss": summary["test_loss"],
+        "waited": waited / total,
+        "link_bytes": crossed,
+    }
 
 
 def print_table(results):
-    print(f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} {'learners waited':>16} {'MB over the link':>17}")
+    print(
+        f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} {'learners waited':>16} {'MB over the link':>17}"
+    )
     for one in results:
         crossed = "" if one["link_bytes"] is None else f"{one['link_bytes'] / 1e6:.0f}"
-        print(f"{one['algorithm']:16} {one['test_loss']:10.3f} {one['samples']:9d} {one['seconds']:8.0f} "
-              f"{one['waited']:16.1%} {crossed:>17}")
+        print(
+            f"{one['algorithm']:16} {one['test_loss']:10.3f} {one['samples']:9d} {one['seconds']:8.0f} "
+            f"{one['waited']:16.1%} {crossed:>17}"
+        )
 
 
 def write(flags, results):
@@ -326,8 +413,9 @@ def launch(flags):
     find("catchment")
     os.makedirs(flags.out)
     results = []
-    with open(os.path.join(flags.out, "switch.log"), "ab") as log, \
-            contextlib.closing(sites.join(flags.mbit, flags.delay_ms, log)) as joined:
+    with open(os.path.join(flags.out, "switch.log"), "ab") as log, contextlib.closing(
+        sites.join(flags.mbit, flags.delay_ms, log)
+    ) as joined:
         for algorithm in algorithms:
             with contextlib.closing(Job(flags, algorithm, joined, os.path.join(flags.out, algorithm))) as job:
                 results.append(run(job))

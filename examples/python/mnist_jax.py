@@ -7,6 +7,7 @@
 The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where
 deploy/fetch_mnist.sh puts them.
 """
+
 import gzip
 import os
 
@@ -23,7 +24,7 @@ UNITS = [784, 256, 128, 10]
 def read_idx(name):
     """Returns the array in an IDX file: bytes, of one dimension (labels) or three (images)."""
     path = os.path.join(DATA, "mnist", name)
-    with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
+    with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz") as file:
         data = file.read()
     dimensions = data[3]
     shape = np.frombuffer(data, ">u4", dimensions, offset=4)
@@ -34,15 +35,20 @@ def load(kind):
     """Returns images as rows of 784 normalised values, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
     labels = read_idx(kind + "-labels-idx1-ubyte")
-    return (images.reshape(len(images),
-                           -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
+    return (images.reshape(len(images), -1) / np.float32(255) - np.float32(0.1307)) / np.float32(
+        0.3081
+    ), labels
 
 
 def initial_params():
     keys = jax.random.split(jax.random.key(1), len(UNITS) - 1)
-    return [{"kernel": jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(2 / inputs),
-             "bias": jnp.zeros(outputs)}
-            for key, inputs, outputs in zip(keys, UNITS, UNITS[1:])]
+    return [
+        {
+            "kernel": jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(2 / inputs),
+            "bias": jnp.zeros(outputs),
+        }
+        for key, inputs, outputs in zip(keys, UNITS, UNITS[1:])
+    ]
 
 
 def mean_loss(params, x, labels):

@@ -7,6 +7,7 @@
 The network, of 1,199,882 parameters, is that of the Keras benchmarks at NERSC. The four IDX files, gzipped or
 not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where deploy/fetch_mnist.sh puts them.
 """
+
 import gzip
 import os
 
@@ -22,7 +23,7 @@ DATA = os.environ.get("CATCHMENT_DATA") or os.path.expanduser("~/.cache/catchmen
 def read_idx(name):
     """Returns the array in an IDX file: bytes, of one dimension (labels) or three (images)."""
     path = os.path.join(DATA, "mnist", name)
-    with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
+    with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz") as file:
         data = file.read()
     dimensions = data[3]
     shape = np.frombuffer(data, ">u4", dimensions, offset=4)
@@ -32,22 +33,25 @@ def read_idx(name):
 def load(kind):
     """Returns images of 28 x 28 x 1 with values from 0 to 1, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
-    return images[..., np.newaxis].astype("float32") / 255, read_idx(kind +
-                                                                     "-labels-idx1-ubyte").astype("int32")
+    return images[..., np.newaxis].astype("float32") / 255, read_idx(kind + "-labels-idx1-ubyte").astype(
+        "int32"
+    )
 
 
 def network():
-    return keras.Sequential([
-        keras.Input((28, 28, 1)),
-        layers.Conv2D(32, 3, activation="relu"),
-        layers.Conv2D(64, 3, activation="relu"),
-        layers.MaxPooling2D(2),
-        layers.Dropout(0.25),
-        layers.Flatten(),
-        layers.Dense(128, activation="relu"),
-        layers.Dropout(0.5),
-        layers.Dense(10, activation="softmax"),
-    ])
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(2),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dropout(0.5),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
 
 
 def main():

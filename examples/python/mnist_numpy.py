@@ -7,6 +7,7 @@
 The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where
 deploy/fetch_mnist.sh puts them.
 """
+
 import gzip
 import os
 
@@ -36,17 +37,24 @@ def load(kind):
     """Returns images as rows of 784 normalised values, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
     labels = read_idx(kind + "-labels-idx1-ubyte")
-    return (images.reshape(len(images),
-                           -1) / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081), labels
+    return (images.reshape(len(images), -1) / np.float32(255) - np.float32(0.1307)) / np.float32(
+        0.3081
+    ), labels
 
 
 def initial_weights():
     """Uniform in +-1/sqrt(inputs), PyTorch's default for dense layers."""
     random = np.random.default_rng(1)
-    shapes = {"hidden.weight": (UNITS, 784), "hidden.bias": (UNITS,), "output.weight": (10, UNITS),
-              "output.bias": (10,)}
-    return {name: random.uniform(-1, 1, shape) / np.sqrt(784 if name.startswith("hidden") else UNITS)
-            for name, shape in shapes.items()}
+    shapes = {
+        "hidden.weight": (UNITS, 784),
+        "hidden.bias": (UNITS,),
+        "output.weight": (10, UNITS),
+        "output.bias": (10,),
+    }
+    return {
+        name: random.uniform(-1, 1, shape) / np.sqrt(784 if name.startswith("hidden") else UNITS)
+        for name, shape in shapes.items()
+    }
 
 
 def forward(parameters, x):

@@ -7,6 +7,7 @@
 The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where
 deploy/fetch_mnist.sh puts them.
 """
+
 import gzip
 import os
 import struct
@@ -24,7 +25,7 @@ DATA = os.environ.get("CATCHMENT_DATA") or os.path.expanduser("~/.cache/catchmen
 def read_idx(name):
     """Returns the tensor in an IDX file: bytes, of one dimension (labels) or three (images)."""
     path = os.path.join(DATA, "mnist", name)
-    with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
+    with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz") as file:
         data = bytearray(file.read())
     dimensions = data[3]
     shape = struct.unpack_from(">%dI" % dimensions, data, 4)
@@ -38,8 +39,17 @@ def data_set(kind):
 
 
 def network():
-    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(9216, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ What follows `--` is passed to `catchment train`. Each trial is a run in --out, 
 command continues a search that was interrupted, whose trials are in --out/study.db. `catchment tune` searches
 without Optuna.
 """
+
 import argparse
 import json
 import os
@@ -37,14 +38,17 @@ def new_scores(path, read):
 def train(trial, arguments):
     """Trains with the values of a trial. Returns the final test accuracy, None if the run failed. Raises
     TrialPruned."""
-    values = {"optimizer.learning_rate": trial.suggest_float("learning_rate", 0.001, 1, log=True),
-              "optimizer.momentum": trial.suggest_float("momentum", 0, 0.95)}
+    values = {
+        "optimizer.learning_rate": trial.suggest_float("learning_rate", 0.001, 1, log=True),
+        "optimizer.momentum": trial.suggest_float("momentum", 0, 0.95),
+    }
     out = os.path.join(arguments.out, f"trial-{trial.number}")
     command = [arguments.catchment, "train", arguments.job, f"--out={out}", "--overwrite", *arguments.train]
     command += [f"--set={path}={value:.4g}" for path, value in values.items()]
     os.makedirs(out, exist_ok=True)
-    with open(out + ".log", "w", encoding="utf-8") as log, \
-            subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as run:
+    with open(out + ".log", "w", encoding="utf-8") as log, subprocess.Popen(
+        command, stdout=log, stderr=subprocess.STDOUT
+    ) as run:
         read = 0
         try:
             while True:
@@ -67,8 +71,9 @@ def train(trial, arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("job")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--out", required=True)
@@ -76,12 +81,16 @@ def main():
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:end])
-    arguments.train = words[end + 1:]
+    arguments.train = words[end + 1 :]
     os.makedirs(arguments.out, exist_ok=True)
     study = optuna.create_study(
-        study_name="catchment", direction="maximize", load_if_exists=True,
+        study_name="catchment",
+        direction="maximize",
+        load_if_exists=True,
         storage=f"sqlite:///{os.path.join(arguments.out, 'study.db')}",
-        sampler=optuna.samplers.TPESampler(seed=1), pruner=optuna.pruners.MedianPruner(n_startup_trials=4))
+        sampler=optuna.samplers.TPESampler(seed=1),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
+    )
     finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL
     while len(study.get_trials(states=finished)) < arguments.trials:
         trial = study.ask()

@@ -1,4 +1,5 @@
 """Two sites of this machine that a slow link joins: network namespaces, for gpt_two_sites.py."""
+
 import ctypes
 import os
 import shlex
@@ -49,16 +50,20 @@ def _may_separate():
     """Returns the command in which this program may make network namespaces, which end with it. Raises Failure
     if there is none."""
     if not shutil.which("unshare") or not shutil.which("ip"):
-        raise Failure("network namespaces are made with the commands unshare and ip: install util-linux and "
-                      "iproute2")
+        raise Failure(
+            "network namespaces are made with the commands unshare and ip: install util-linux and iproute2"
+        )
     command = ["unshare", "--net", "--mount"]
     if os.geteuid() != 0:
         command.append("--map-root-user")
-    done = subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/run"], stderr=subprocess.PIPE,
-                          text=True)
+    done = subprocess.run(
+        [*command, "mount", "-t", "tmpfs", "tmpfs", "/run"], stderr=subprocess.PIPE, text=True
+    )
     if done.returncode != 0:
-        raise Failure(f"this machine does not let network namespaces be made ({done.stderr.strip()}): become "
-                      "root, or start the container with --privileged")
+        raise Failure(
+            f"this machine does not let network namespaces be made ({done.stderr.strip()}): become "
+            "root, or start the container with --privileged"
+        )
     return command
 
 
@@ -70,11 +75,13 @@ def built(path):
 
 def spawn(command, **options):
     """Starts a process that is killed when this one ends, however that ends. Ctrl-C does not reach it."""
+
     def end_with_parent():
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
-                            preexec_fn=end_with_parent, **options)
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=end_with_parent, **options
+    )
 
 
 def _quietly(*command):
@@ -111,7 +118,9 @@ class _TwoSites:
     def __init__(self, mbit, delay_ms, log):
         self.switch = None
         self.master = f"{ADDRESS % 1}:{PORT}"
-        _must("mount", "-t", "tmpfs", "tmpfs", "/run")  # for `ip netns`, in this process's own mount namespace
+        _must(
+            "mount", "-t", "tmpfs", "tmpfs", "/run"
+        )  # for `ip netns`, in this process's own mount namespace
         for site in SITES:
             _must("ip", "netns", "add", site)
             _must("ip", "-n", site, "link", "set", "lo", "up")
@@ -119,13 +128,40 @@ class _TwoSites:
             self._join_with_switch(mbit, delay_ms, log)
 
     def _join_with_netem(self, mbit, delay_ms):
-        _must("ip", "link", "add", "wire0", "netns", SITES[0], "type", "veth", "peer", "name", "wire0",
-             "netns", SITES[1])
+        _must(
+            "ip",
+            "link",
+            "add",
+            "wire0",
+            "netns",
+            SITES[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "wire0",
+            "netns",
+            SITES[1],
+        )
         for i, site in enumerate(SITES):
             _must("ip", "-n", site, "address", "add", f"{ADDRESS % (i + 1)}/24", "dev", "wire0")
             _must("ip", "-n", site, "link", "set", "wire0", "up")
-            if not _quietly(*self.prefix(i), "tc", "qdisc", "add", "dev", "wire0", "root", "netem", "rate",
-                           f"{mbit:g}mbit", "delay", f"{delay_ms:g}ms", "limit", "10000"):
+            if not _quietly(
+                *self.prefix(i),
+                "tc",
+                "qdisc",
+                "add",
+                "dev",
+                "wire0",
+                "root",
+                "netem",
+                "rate",
+                f"{mbit:g}mbit",
+                "delay",
+                f"{delay_ms:g}ms",
+                "limit",
+                "10000",
+            ):
                 _must("ip", "-n", SITES[0], "link", "delete", "wire0")
                 return False
         return True
@@ -133,12 +169,16 @@ class _TwoSites:
     def _join_with_switch(self, mbit, delay_ms, log):
         program = built("tests/cluster/network_switch")
         if not program:
-            raise Failure("this kernel has no netem, which delays packets: load the module sch_netem, or "
-                          "build the packet switch of the project's tests, bazel build "
-                          "//tests/cluster:network_switch")
-        self.switch = spawn([program, f"--mbit={mbit:g}", f"--delay_ms={delay_ms:g}", *SITES],
-                            stdout=subprocess.PIPE,
-                            stderr=log)
+            raise Failure(
+                "this kernel has no netem, which delays packets: load the module sch_netem, or "
+                "build the packet switch of the project's tests, bazel build "
+                "//tests/cluster:network_switch"
+            )
+        self.switch = spawn(
+            [program, f"--mbit={mbit:g}", f"--delay_ms={delay_ms:g}", *SITES],
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
         if self.switch.stdout.readline() != b"ready\n":
             raise Failure(f"{program} cannot join the sites; {log.name} says why")
 
@@ -147,8 +187,9 @@ class _TwoSites:
 
     def link_bytes(self):
         """Returns the bytes that have crossed the link, both ways."""
-        devices = subprocess.run([*self.prefix(1), "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout
+        devices = subprocess.run(
+            [*self.prefix(1), "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
         counts = devices.partition("wire0:")[2].split()
         return int(counts[0]) + int(counts[8])
 

@@ -7,6 +7,7 @@ et al. 2023, arXiv:2311.08105): workers exchange once in 16 steps.
 
 --width, --layers, --heads and --context, behind the program's name, make it smaller or larger.
 """
+
 import argparse
 import collections
 import glob
@@ -27,8 +28,9 @@ def pages():
     """Returns the text of this repository's pages."""
     paths = sorted(glob.glob(ROOT + "/docs/**/*.md", recursive=True) + glob.glob(ROOT + "/proto/*.proto"))
     if not paths:
-        raise FileNotFoundError(f"{os.path.normpath(ROOT)} has no docs/*.md: this example reads the "
-                                "repository's pages")
+        raise FileNotFoundError(
+            f"{os.path.normpath(ROOT)} has no docs/*.md: this example reads the repository's pages"
+        )
     return "".join(open(path, encoding="utf-8").read() for path in paths)
 
 
@@ -49,7 +51,7 @@ class Text(Dataset):
         return len(self.begins)
 
     def __getitem__(self, index):
-        window = self.text[self.begins[index]:self.begins[index] + self.context + 1]
+        window = self.text[self.begins[index] : self.begins[index] + self.context + 1]
         return window[:-1], window[1:]
 
 
@@ -72,15 +74,17 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     def __init__(self, characters, shape):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(characters, shape.width), nn.Embedding(shape.context,
-                                                                                       shape.width)
+        self.tokens, self.places = (
+            nn.Embedding(characters, shape.width),
+            nn.Embedding(shape.context, shape.width),
+        )
         self.blocks = nn.Sequential(*[Block(shape.width, shape.heads) for _ in range(shape.layers)])
         self.norm = nn.LayerNorm(shape.width)
         nn.init.normal_(self.tokens.weight, std=0.02)
         nn.init.normal_(self.places.weight, std=0.02)
 
     def forward(self, x):
-        y = self.norm(self.blocks(self.tokens(x) + self.places.weight[:x.shape[1]]))
+        y = self.norm(self.blocks(self.tokens(x) + self.places.weight[: x.shape[1]]))
         return F.linear(y, self.tokens.weight)  # the embedding is the output's weight, too
 
 

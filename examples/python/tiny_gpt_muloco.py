@@ -6,6 +6,7 @@ newer.
     catchment train --program="python examples/python/tiny_gpt_muloco.py" --workers=2 --out=out --set epochs=1 \
         --set batch_size=16 --set algorithm.preset=muloco
 """
+
 import torch
 
 import tiny_gpt_diloco
@@ -18,8 +19,10 @@ class MuonAndAdamW:
         matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
         chosen = {id(p) for p in matrices}
         others = [p for p in model.parameters() if id(p) not in chosen]
-        self._parts = (torch.optim.Muon(matrices, lr=1e-3, adjust_lr_fn="match_rms_adamw"),
-                       torch.optim.AdamW(others, lr=1e-3))
+        self._parts = (
+            torch.optim.Muon(matrices, lr=1e-3, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, lr=1e-3),
+        )
 
     def step(self):
         for part in self._parts:

@@ -10,6 +10,7 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
         worker.gradients["bias"] = gradients[1]
         worker.step(loss)
 """
+
 from typing import Any, Callable, Iterator, Mapping, MutableMapping, Optional, Tuple
 
 from . import _attachment, _counts, _indices, _stream, _vectors
@@ -19,12 +20,19 @@ from ._version import __version__
 
 __all__ = ["Comparison", "Run", "Worker", "__version__", "compare", "join", "train"]
 
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
-             "left out; for updates of several minibatches set algorithm.contribution.gradient.push_period in the job")
+_LEFT_OUT = (
+    "step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
+    "left out; for updates of several minibatches set algorithm.contribution.gradient.push_period in the job"
+)
 
 
-def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 0, device: str = "NumPy",
-         master: Optional[str] = None) -> "Worker":
+def join(
+    parameters: Mapping[str, Any],
+    train_samples: int,
+    test_samples: int = 0,
+    device: str = "NumPy",
+    master: Optional[str] = None,
+) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once.
 
     parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and

@@ -1,9 +1,12 @@
 """Follows what Accelerate has set up in this program: its loops look ahead, divide losses and move
 minibatches."""
+
 import sys
 
-_ACCUMULATES = ("Accelerator(gradient_accumulation_steps=%d) makes a step of several minibatches, but each minibatch of "
-                "the job is a step: set it to 1, and algorithm.contribution.gradient.push_period=%d in the job")
+_ACCUMULATES = (
+    "Accelerator(gradient_accumulation_steps=%d) makes a step of several minibatches, but each minibatch of "
+    "the job is a step: set it to 1, and algorithm.contribution.gradient.push_period=%d in the job"
+)
 
 
 def check():

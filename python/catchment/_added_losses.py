@@ -1,4 +1,5 @@
 """Detects that the losses of several models that are trained together add up where they should not."""
+
 import warnings
 
 import torch
@@ -7,10 +8,12 @@ from ._modules import Hook
 
 _STEPS = 20  # that are watched
 
-_ADD_UP = ("two losses of a step have trained %s: its own, and one that reaches another part of the model through it, "
-           "as a generator's loss does. The step sends the sum of both gradients. If only its own loss should "
-           "train it, call requires_grad_(False) on it before the forward pass of the other loss, and "
-           "requires_grad_(True) after its backward pass")
+_ADD_UP = (
+    "two losses of a step have trained %s: its own, and one that reaches another part of the model through it, "
+    "as a generator's loss does. The step sends the sum of both gradients. If only its own loss should "
+    "train it, call requires_grad_(False) on it before the forward pass of the other loss, and "
+    "requires_grad_(True) after its backward pass"
+)
 
 
 class AddedLosses:
@@ -21,7 +24,7 @@ class AddedLosses:
     def __init__(self, parameters):
         self._steps, self._handles = 0, []
         self._passes = {}  # of this step, by their graph tasks: names of the parameters reached, in that order
-        self._parts = {}   # part -> names of its parameters
+        self._parts = {}  # part -> names of its parameters
         current = getattr(torch._C, "_current_graph_task_id", None)
         depth = _depth_of_parts([name for name, _ in parameters])
         for name, _ in parameters:
@@ -39,8 +42,9 @@ class AddedLosses:
         self._steps += 1
         passes, self._passes = [list(reached) for reached in self._passes.values()], {}
         every = set().union(*passes)
-        shared = next(filter(None, (self._trained_by(one, other, every) for one in passes for other in passes)),
-                      None)
+        shared = next(
+            filter(None, (self._trained_by(one, other, every) for one in passes for other in passes)), None
+        )
         if shared:
             warnings.warn(_ADD_UP % " and ".join(shared))
         if shared or self._steps == _STEPS:
@@ -55,7 +59,7 @@ class AddedLosses:
             return []
         parts = [name for name, members in self._parts.items() if not members.isdisjoint(own)]
         members = reached & set().union(*(self._parts[name] for name in parts))
-        return parts if members == set(own) == set(other[:len(own)]) else []
+        return parts if members == set(own) == set(other[: len(own)]) else []
 
 
 def _depth_of_parts(names):

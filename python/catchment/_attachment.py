@@ -2,6 +2,7 @@
 
 Internal: users have catchment.Worker and catchment.torch.Worker.
 """
+
 import atexit
 import errno
 import mmap
@@ -20,11 +21,15 @@ _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dime
 
 _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
-_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may "
-               "have: set a batch_size that does not leave one, or last_minibatch to DROP or MERGE")
+_ONE_SAMPLE = (
+    "%s: batch norm cannot train on a minibatch of one sample, which the last one of an epoch may "
+    "have: set a batch_size that does not leave one, or last_minibatch to DROP or MERGE"
+)
 
-_SHADOWS = ("the statistic %s of a batch norm is also a parameter of the model, which it would replace in "
-            "files of weights: make it a buffer, as batch norm does")
+_SHADOWS = (
+    "the statistic %s of a batch norm is also a parameter of the model, which it would replace in "
+    "files of weights: make it a buffer, as batch norm does"
+)
 
 _TRACEBACK = "Traceback (most recent call last):"
 _REASON_END = 5000  # characters of a reason's beginning, and of its end
@@ -41,17 +46,17 @@ class Attachment:
         self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
         fds, self._worker = _descriptors.find(master)  # the worker that this program has started, if any
         self._socket = socket.socket(fileno=fds[0])
-        self.weights = _map(fds[1])   # mmap objects of n float32 values
+        self.weights = _map(fds[1])  # mmap objects of n float32 values
         self.gradient = _map(fds[2])
         self.plan = Plan(fds[3])
-        self.step = 0        # that the program is at; 0: before the first
-        self.begun = 0       # the last step that the daemon has begun
-        self.here = 0        # of its weights, values from the first on
+        self.step = 0  # that the program is at; 0: before the first
+        self.begun = 0  # the last step that the daemon has begun
+        self.here = 0  # of its weights, values from the first on
         self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
         self.restarted = False  # the weights of that step do not follow from the last one
         self.stopped = self.left = False  # left: by the program, before the end
         self.hinted = False  # of a loop that begins after the end
-        self._metrics = {}   # name -> sum and count of its values since the last Done
+        self._metrics = {}  # name -> sum and count of its values since the last Done
         self.on_result = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
         self._evaluate = False
@@ -117,8 +122,9 @@ class Attachment:
 
     def done(self, loss, correct):
         """Ends the step: all of its gradient is final."""
-        metrics = [{"name": name, "sum": total, "count": count} for name,
-                   (total, count) in self._metrics.items()]
+        metrics = [
+            {"name": name, "sum": total, "count": count} for name, (total, count) in self._metrics.items()
+        ]
         self._metrics = {}
         self._send("done", {"step": self.step, "loss": loss, "correct": correct, "metrics": metrics})
 
@@ -149,7 +155,7 @@ class Attachment:
         if any(name == parameter for parameter, _ in self.tensors):
             raise ValueError(_SHADOWS % name)
         for begin in range(0, len(values), _STATISTIC_BYTES):
-            self._send("statistic", {"name": name, "values": values[begin:begin + _STATISTIC_BYTES]})
+            self._send("statistic", {"name": name, "values": values[begin : begin + _STATISTIC_BYTES]})
 
     def scored(self, samples, loss_sum, correct):
         self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
@@ -157,9 +163,13 @@ class Attachment:
     # --------------------------------------------------------------------------------------------- the socket
 
     def _say_hello(self, train_samples, test_samples, device, local_steps):
-        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples,
-                 "device": device,
-                 "local_steps": local_steps}
+        hello = {
+            "version": VERSION,
+            "train_samples": train_samples,
+            "test_samples": test_samples,
+            "device": device,
+            "local_steps": local_steps,
+        }
         size, part = 1000 + len(device), []
         for name, shape in self.tensors:
             more = _TENSOR_BYTES + len(name.encode("utf-8")) + 10 * len(shape)
@@ -193,7 +203,9 @@ class Attachment:
             data = b""
         if not data:
             self._stop()
-            raise ConnectionError("the Catchment worker that started this program has ended; its log says why")
+            raise ConnectionError(
+                "the Catchment worker that started this program has ended; its log says why"
+            )
         kind, fields = _messages.decode(_messages.TO_PROGRAM, data)
         if kind == "begin":
             self.begun, self.here = fields["step"], 0
@@ -249,7 +261,11 @@ def _shorten(text):
 
 def describe_exception(kind, value):
     """Returns one line."""
-    text = "%s: %s" % (kind.__name__, " ".join(_without_traceback(str(value)).split())) if str(value) else kind.__name__
+    text = (
+        "%s: %s" % (kind.__name__, " ".join(_without_traceback(str(value)).split()))
+        if str(value)
+        else kind.__name__
+    )
     if "Expected more than 1 value per channel" in str(value):
         return _ONE_SAMPLE % text
     if "cannot modify read-only memory" in str(value):  # of a memoryview
@@ -265,13 +281,21 @@ def _without_traceback(text):
         return text
     lines = traceback.splitlines()
     cause = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
-    return "%s ... %s" % ("\n".join(before.splitlines()[:1]), "\n".join(lines[cause:])) if lines[cause:] else text
+    return (
+        "%s ... %s" % ("\n".join(before.splitlines()[:1]), "\n".join(lines[cause:]))
+        if lines[cause:]
+        else text
+    )
 
 
 def _is_out_of_memory(kind, value):
     # The last two are PyTorch's, of a GPU's memory and of this machine's.
-    return (isinstance(value, MemoryError) or getattr(value, "errno", None) == errno.ENOMEM or
-            kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in str(value))
+    return (
+        isinstance(value, MemoryError)
+        or getattr(value, "errno", None) == errno.ENOMEM
+        or kind.__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(value)
+    )
 
 
 def _report_exceptions(attachment):

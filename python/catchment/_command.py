@@ -1,4 +1,5 @@
 """The programs of Catchment: those in the bundle that a wheel brings, or else those on the PATH."""
+
 import os
 import shutil
 import sys

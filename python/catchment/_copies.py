@@ -1,4 +1,5 @@
 """Copies between a model's parameters and the memory that is shared with the worker."""
+
 import collections
 import warnings
 
@@ -16,9 +17,11 @@ def assign(tensor, values):
     """Sets a parameter, or this rank's shard of it, to `values`, which are on the same device."""
     if hasattr(tensor, "placements"):
         from torch.distributed.tensor import distribute_tensor
+
         # Every rank has all values, so that nothing is sent.
-        values = distribute_tensor(values.to(tensor.dtype), tensor.device_mesh, tensor.placements,
-                                   src_data_rank=None)
+        values = distribute_tensor(
+            values.to(tensor.dtype), tensor.device_mesh, tensor.placements, src_data_rank=None
+        )
     tensor.copy_(values)
 
 
@@ -67,14 +70,16 @@ class CudaCopies(HostCopies):
 
     def __init__(self, memories, devices, cuda=torch.cuda):
         self._devices, self._cuda = devices, cuda
-        self._streams = {}                    # device -> the streams to it and from it
+        self._streams = {}  # device -> the streams to it and from it
         self._arriving = collections.deque()  # (end, device, event) of weights that are not waited for yet
-        self._leaving = {}                    # parameter -> event of its gradient
+        self._leaving = {}  # parameter -> event of its gradient
         failures = [failure for failure in map(self._pin, memories) if failure]
         if failures:
-            warnings.warn("the memory that is shared with the Catchment worker could not be pinned (%s), so "
-                          "copies to and from the GPU do not overlap with computation; the limit of locked "
-                          "memory (ulimit -l) may be too low" % failures[0])
+            warnings.warn(
+                "the memory that is shared with the Catchment worker could not be pinned (%s), so "
+                "copies to and from the GPU do not overlap with computation; the limit of locked "
+                "memory (ulimit -l) may be too low" % failures[0]
+            )
 
     def _pin(self, memory):
         """Returns why pinning failed; None if it succeeded."""

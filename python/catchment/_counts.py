@@ -1,4 +1,5 @@
 """Checks the numbers of samples that a program states, and the shares from which frameworks compute them."""
+
 import math
 import numbers
 

@@ -1,5 +1,6 @@
 """Writes what `catchment train --program` asks a program for before it starts the job: the model and its
 initial weights."""
+
 import json
 import os
 import struct
@@ -11,9 +12,10 @@ NOTES_FILE = "notes"
 
 def _quoted(text):
     """As protobuf's text format has it."""
-    escaped = "".join(c if 32 <= ord(c) < 127 and c not in "\\\"" else "".join("\\%03o" % b
-                                                                               for b in c.encode("utf-8"))
-                      for c in text)
+    escaped = "".join(
+        c if 32 <= ord(c) < 127 and c not in '\\"' else "".join("\\%03o" % b for b in c.encode("utf-8"))
+        for c in text
+    )
     return '"%s"' % escaped
 
 
@@ -42,7 +44,16 @@ def describe(directory, tensors, values, train_samples, test_samples, local_step
         lines.append("    tensors { name: %s%s }" % (_quoted(name), "".join(" shape: %d" % n for n in shape)))
     if local_steps:
         lines.append("    local_steps: true")
-    lines += ["  }", "}", "data {", "  external {", "    train_samples: %d" % train_samples,
-              "    test_samples: %d" % test_samples, "  }", "}", ""]
+    lines += [
+        "  }",
+        "}",
+        "data {",
+        "  external {",
+        "    train_samples: %d" % train_samples,
+        "    test_samples: %d" % test_samples,
+        "  }",
+        "}",
+        "",
+    ]
     with open(os.path.join(directory, MODEL_FILE), "w") as file:
         file.write("\n".join(lines))

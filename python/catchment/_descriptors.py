@@ -1,5 +1,6 @@
 """Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the
 worker if the program was not started by one."""
+
 import array
 import fcntl
 import multiprocessing
@@ -20,23 +21,35 @@ _CREDENTIALS = "=iII"  # process, user, group
 _PAUSE_SECONDS = 0.01
 _END_SECONDS = 60
 
-_NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
-                "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
-                "or give join() the master of a running job, master=\"HOST:PORT\"")
-_NO_GUARD = ("this process of the program, which it has spawned, such as for a DataLoader with num_workers, runs the "
-             "program's file again, and so calls join() again: put what is not a definition into a function, and call "
-             "it under the guard\n"
-             "  if __name__ == \"__main__\":")
-_NO_WORKER = ("join(master=...) needs the program catchment_worker, which is neither in this package nor on "
-              "the PATH; install the wheel, or set PATH")
-_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program "
-                 "has already joined; if the program has several processes, give join() their process group, "
-                 "group=torch.distributed.group.WORLD")
-_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; "
-               "start worker and program as the same user")
-_JOINED_BEFORE = ("join() was already called in this program, but a program is one worker of one job; to "
-                  "train two models together, put both into one torch.nn.ModuleDict; to train one after the "
-                  "other, as in cross-validation, start a job for each")
+_NOT_STARTED = (
+    "this program was not started by a Catchment worker, so there is no job to join; start it with\n"
+    '  catchment train --program="python %s" --workers=2 --out=out\n'
+    'or give join() the master of a running job, master="HOST:PORT"'
+)
+_NO_GUARD = (
+    "this process of the program, which it has spawned, such as for a DataLoader with num_workers, runs the "
+    "program's file again, and so calls join() again: put what is not a definition into a function, and call "
+    "it under the guard\n"
+    '  if __name__ == "__main__":'
+)
+_NO_WORKER = (
+    "join(master=...) needs the program catchment_worker, which is neither in this package nor on "
+    "the PATH; install the wheel, or set PATH"
+)
+_JOINED_TWICE = (
+    "the worker that started this program cannot be reached, or another process of the program "
+    "has already joined; if the program has several processes, give join() their process group, "
+    "group=torch.distributed.group.WORLD"
+)
+_OTHER_USER = (
+    "user %d listens at the address of the worker that started this program, which user %d runs; "
+    "start worker and program as the same user"
+)
+_JOINED_BEFORE = (
+    "join() was already called in this program, but a program is one worker of one job; to "
+    "train two models together, put both into one torch.nn.ModuleDict; to train one after the "
+    "other, as in cross-validation, start a job for each"
+)
 
 _joined = False  # a worker that started this program
 
@@ -87,17 +100,20 @@ def _receive(address):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect("\0" + (address or ""))
             # An address that a worker has given up may be any user's.
-            _, user, _ = struct.unpack(_CREDENTIALS, connection.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS)))
+            _, user, _ = struct.unpack(
+                _CREDENTIALS,
+                connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS)),
+            )
             if user != os.geteuid():
                 raise RuntimeError(_OTHER_USER % (user, os.geteuid()))
-            _, messages, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_COUNT * fds.itemsize),
-                                                   socket.MSG_CMSG_CLOEXEC)
+            _, messages, _, _ = connection.recvmsg(
+                1, socket.CMSG_SPACE(_COUNT * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+            )
     except OSError as error:
         raise RuntimeError(_JOINED_TWICE) from error
     for level, kind, data in messages:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
     if len(fds) != _COUNT:
         raise RuntimeError(_JOINED_TWICE)
     return list(fds)
@@ -119,11 +135,16 @@ class StartedWorker:
             os.mkfifo(alive, 0o600)
             # For reading, too: opening it for writing alone would wait for a reader.
             self._alive = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
-            shell = "exec <%s; echo \"$CATCHMENT_ATTACH_ADDRESS\" >%s; read -r end; true" % (
-                shlex.quote(alive), shlex.quote(address))
+            shell = 'exec <%s; echo "$CATCHMENT_ATTACH_ADDRESS" >%s; read -r end; true' % (
+                shlex.quote(alive),
+                shlex.quote(address),
+            )
             # In a session of its own, because Ctrl-C is for this process.
-            self._process = subprocess.Popen([program, "--master=" + master, "--program=" + shell],
-                                             stdin=subprocess.DEVNULL, start_new_session=True)
+            self._process = subprocess.Popen(
+                [program, "--master=" + master, "--program=" + shell],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             try:
                 self.address = self._await(address)
             except BaseException:
@@ -144,8 +165,10 @@ class StartedWorker:
                     return line[:-1]
             code = self._process.poll()
             if code is not None:
-                raise RuntimeError("catchment_worker, started by join(master=...), ended with exit code %d; "
-                                   "its log says why" % code)
+                raise RuntimeError(
+                    "catchment_worker, started by join(master=...), ended with exit code %d; "
+                    "its log says why" % code
+                )
             time.sleep(_PAUSE_SECONDS)
 
     def end(self, seconds=_END_SECONDS):

@@ -1,10 +1,13 @@
 """A step as one call that returns the next weights, for frameworks that make it inside a compiled step."""
+
 import numpy
 
 from . import Worker
 
-_NO_MINIBATCH = ("a step was made without a minibatch, or the second one for the same: loop over "
-                 "worker.minibatches(), and make one step for each; gradients of several losses add up")
+_NO_MINIBATCH = (
+    "a step was made without a minibatch, or the second one for the same: loop over "
+    "worker.minibatches(), and make one step for each; gradients of several losses add up"
+)
 
 
 class ExchangingWorker(Worker):
@@ -17,7 +20,7 @@ class ExchangingWorker(Worker):
     def __init__(self, attachment):
         super().__init__(attachment)
         self._failure = None
-        self._due = False    # whether a step is due, for a minibatch that the program has received
+        self._due = False  # whether a step is due, for a minibatch that the program has received
         self._loops = False  # whether the program receives minibatches, so that _settle is called
 
     def minibatches(self, stream=None):

@@ -1,7 +1,8 @@
 """Runs a function as the program of a worker, in a process of its own (catchment.train).
 
-    python _function.py FILE
+python _function.py FILE
 """
+
 import builtins
 import dis
 import importlib
@@ -15,15 +16,23 @@ import sys
 import types
 
 _TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
-_NEEDS = ("%s() uses %s, which it does not define, and which the worker's process lacks: install "
-          "cloudpickle, which copies such values, or define them inside the function (modules may be "
-          "imported outside)")
-_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the "
-               "function into a file, and give its path")
-_NOT_PRIVATE = ("%s must be a directory of this user that nobody else may enter (mode 0700), because workers execute "
-                "what is in it: move it, or choose another `out`")
-_NOT_EXECUTED = ("%s is not executed: it must be a file of this user (uid %d), and writable by nobody else, but it is "
-                 "%s; start the job again with catchment.train() or catchment.compare()")
+_NEEDS = (
+    "%s() uses %s, which it does not define, and which the worker's process lacks: install "
+    "cloudpickle, which copies such values, or define them inside the function (modules may be "
+    "imported outside)"
+)
+_NOT_COPIED = (
+    "%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the "
+    "function into a file, and give its path"
+)
+_NOT_PRIVATE = (
+    "%s must be a directory of this user that nobody else may enter (mode 0700), because workers execute "
+    "what is in it: move it, or choose another `out`"
+)
+_NOT_EXECUTED = (
+    "%s is not executed: it must be a file of this user (uid %d), and writable by nobody else, but it is "
+    "%s; start the job again with catchment.train() or catchment.compare()"
+)
 
 
 def command(function, path):
@@ -92,8 +101,9 @@ class _Code:
 
     def __init__(self, function):
         code = function.__code__
-        needed = {name: function.__globals__[name] for name in _global_names(code)
-                  if name in function.__globals__}
+        needed = {
+            name: function.__globals__[name] for name in _global_names(code) if name in function.__globals__
+        }
         self.modules = {name: value.__name__ for name, value in needed.items() if inspect.ismodule(value)}
         missing = sorted(set(needed) - set(self.modules)) + list(code.co_freevars)
         if missing:
@@ -125,7 +135,10 @@ def _open(path):
         sys.exit("%s cannot be read: %s" % (path, error.strerror))
     about = os.fstat(fd)
     if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
-        sys.exit(_NOT_EXECUTED % (path, os.geteuid(), "%s of uid %d" % (stat.filemode(about.st_mode), about.st_uid)))
+        sys.exit(
+            _NOT_EXECUTED
+            % (path, os.geteuid(), "%s of uid %d" % (stat.filemode(about.st_mode), about.st_uid))
+        )
     return open(fd, "rb")
 
 

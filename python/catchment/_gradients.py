@@ -1,5 +1,6 @@
 """Three ways in which the gradient of a step reaches the worker: after the backward pass, during it, and as the
 change of the weights that an optimizer of the program makes."""
+
 import functools
 import warnings
 
@@ -10,23 +11,37 @@ from ._modules import Hook
 from ._losses import Losses
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
-_NO_BACKWARD = ("worker.step() was called without a backward pass since the last step: call it once for each "
-                "minibatch, after loss.backward()")
-_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
-            "join(overlap=True) it has already been sent: join without overlap")
-_SKIPS_SENT = ("worker.skip() was called after a backward pass, whose gradients have been sent: call it "
-               "before backward, or join without overlap")
-_TWICE = ("a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first "
-          "backward pass: join without overlap, or call worker.step(loss) after each loss.backward()")
-_SCALED = ("GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: "
-           "call scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, "
-           "or compute in bfloat16, which needs no scaler")
-_SCALED_OVERLAP = ("GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before "
-                   "they can be divided by the scale: join without overlap, or compute in bfloat16, which "
-                   "needs no scaler")
+_NO_BACKWARD = (
+    "worker.step() was called without a backward pass since the last step: call it once for each "
+    "minibatch, after loss.backward()"
+)
+_CHANGED = (
+    "the gradient of parameter %s was changed between loss.backward() and worker.step(), but with "
+    "join(overlap=True) it has already been sent: join without overlap"
+)
+_SKIPS_SENT = (
+    "worker.skip() was called after a backward pass, whose gradients have been sent: call it "
+    "before backward, or join without overlap"
+)
+_TWICE = (
+    "a gradient was computed twice in one step, but with join(overlap=True) it is sent after the first "
+    "backward pass: join without overlap, or call worker.step(loss) after each loss.backward()"
+)
+_SCALED = (
+    "GradScaler has scaled the loss, so the gradient of parameter %s would be sent with that scale: "
+    "call scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, "
+    "or compute in bfloat16, which needs no scaler"
+)
+_SCALED_OVERLAP = (
+    "GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before "
+    "they can be divided by the scale: join without overlap, or compute in bfloat16, which "
+    "needs no scaler"
+)
 _RESTARTED = "the worker has registered again, and continues with the servers' weights: the optimizer given to join() %s"
-_STILL_MOVES = ("parameter %s has no gradient in this step. To the servers it is 0, so the job's momentum and "
-                "weight decay still move the parameter, which an optimizer of PyTorch would leave as it is")
+_STILL_MOVES = (
+    "parameter %s has no gradient in this step. To the servers it is 0, so the job's momentum and "
+    "weight decay still move the parameter, which an optimizer of PyTorch would leave as it is"
+)
 
 
 class Gradients:
@@ -220,5 +235,11 @@ class LocalSteps(Gradients):
         resets = hasattr(state, "clear")
         if resets:
             state.clear()
-        warnings.warn(_RESTARTED % ("has been reset" if resets else
-                                    "keeps moments that belong to other weights, as it has no `state` to reset"))
+        warnings.warn(
+            _RESTARTED
+            % (
+                "has been reset"
+                if resets
+                else "keeps moments that belong to other weights, as it has no `state` to reset"
+            )
+        )

@@ -1,5 +1,6 @@
 """A process group of torch.distributed as one worker: rank 0 is attached to the daemon, and the others follow
 it."""
+
 import ctypes
 import datetime
 import mmap

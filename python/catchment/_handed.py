@@ -1,13 +1,18 @@
 """Minibatches for a loop that may ask for one before the step of the previous one."""
+
 import collections
 import threading
 
-_LEFT_OUT = ("step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
-             "left out; for updates of several minibatches, such as by gradient accumulation, set "
-             "algorithm.contribution.gradient.push_period in the job; a loop may fetch one minibatch ahead from its "
-             "beginning, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance")
-_TWICE = ("worker.step() was called twice for a minibatch: call it once for each, after the last "
-          "loss.backward(); the gradients of several losses add up")
+_LEFT_OUT = (
+    "step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
+    "left out; for updates of several minibatches, such as by gradient accumulation, set "
+    "algorithm.contribution.gradient.push_period in the job; a loop may fetch one minibatch ahead from its "
+    "beginning, not more; a DataLoader needs batch_size=None, and num_workers to load more in advance"
+)
+_TWICE = (
+    "worker.step() was called twice for a minibatch: call it once for each, after the last "
+    "loss.backward(); the gradients of several losses add up"
+)
 _AHEAD_SECONDS = 0.5
 
 

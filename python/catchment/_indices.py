@@ -1,4 +1,5 @@
 """The samples of minibatches, as indices into a data set."""
+
 try:
     import numpy
 except ImportError:

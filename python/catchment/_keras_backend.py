@@ -1,8 +1,9 @@
 """Hides what differs between the backends of Keras: calls from within a step, and data sets for fit()."""
+
 import keras
 import numpy
 
-_BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
+_BACKEND = "Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow"
 
 
 def _call_jax(function, values, shapes):

@@ -1,4 +1,5 @@
 """Reads a model and data sets for catchment.keras, and refuses those that it cannot train."""
+
 import collections
 import warnings
 
@@ -8,48 +9,71 @@ import numpy
 from . import _counts
 from ._indices import evenly
 
-_NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before "
-              "join()")
+_NOT_BUILT = (
+    "the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()"
+)
 _NOTHING = "the model has no trainable weight, so there is nothing to train"
-_CONSTRAINT = ("%s has a constraint, but the servers, which update the weights, do not apply it: put it "
-               "into the layer's call()")
-_OVERWRITTEN = ("%s is assigned its gradient as a value, as for float8, but the servers would treat it as a "
-                "gradient: train without the float8 policy")
-_NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of "
-              "samples, and worker.data(load) a function that returns the minibatch of their indices")
+_CONSTRAINT = (
+    "%s has a constraint, but the servers, which update the weights, do not apply it: put it "
+    "into the layer's call()"
+)
+_OVERWRITTEN = (
+    "%s is assigned its gradient as a value, as for float8, but the servers would treat it as a "
+    "gradient: train without the float8 policy"
+)
+_NO_ARRAYS = (
+    "the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of "
+    "samples, and worker.data(load) a function that returns the minibatch of their indices"
+)
 _LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
-_OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: "
-                    "call model.compile(optimizer=worker.optimizer(), ...)")
-_SCALED = ("a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or "
-           "compile the model with auto_scale_loss=False")
+_OTHER_OPTIMIZER = (
+    "the model is compiled with another optimizer (%s), and the servers move the weights: "
+    "call model.compile(optimizer=worker.optimizer(), ...)"
+)
+_SCALED = (
+    "a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or "
+    "compile the model with auto_scale_loss=False"
+)
 _EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
 _CHANGED = "whether weight %s is trainable has changed since join(): freeze or add layers before join()"
 _REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
-_NO_SAMPLES = ("the moving statistics of %s and other layers are those that the model was created with, because "
-               "there are no training samples to estimate them from: give join() the arrays of the training set")
-_NO_STATISTICS = ("model.safetensors will not have the moving statistics of %s, because an evaluator's program "
-                  "estimates them, and this job has no evaluator: give join() test=(x_test, y_test) and call "
-                  "worker.evaluate(), or save the model in the program after fit()")
-_NO_BUFFERS = ("model.safetensors will not have %s, which no gradient moves. If they change in training, each worker "
-               "has its own: save the model of one in the program after fit(), if worker.index == 0")
+_NO_SAMPLES = (
+    "the moving statistics of %s and other layers are those that the model was created with, because "
+    "there are no training samples to estimate them from: give join() the arrays of the training set"
+)
+_NO_STATISTICS = (
+    "model.safetensors will not have the moving statistics of %s, because an evaluator's program "
+    "estimates them, and this job has no evaluator: give join() test=(x_test, y_test) and call "
+    "worker.evaluate(), or save the model in the program after fit()"
+)
+_NO_BUFFERS = (
+    "model.safetensors will not have %s, which no gradient moves. If they change in training, each worker "
+    "has its own: save the model of one in the program after fit(), if worker.index == 0"
+)
 _MOST_NAMES = 3
 _CALLBACK = "fit() got the callback %s, which %s"
 _REFUSED = {
     "LearningRateScheduler": "would set the learning rate, but the job sets the learning rate: set "
-                             "optimizer.learning_rate and optimizer.schedule in the job",
+    "optimizer.learning_rate and optimizer.schedule in the job",
     "ReduceLROnPlateau": "would set the learning rate, but the job sets the learning rate: set "
-                         "optimizer.schedule.decay=PLATEAU in the job, which follows the evaluator's test loss",
+    "optimizer.schedule.decay=PLATEAU in the job, which follows the evaluator's test loss",
     "SwapEMAWeights": "would put averages of the optimizer into the model, but the optimizer is the servers', which "
-                      "keeps none",
+    "keeps none",
     "BackupAndRestore": "would load weights that the servers' replace: the job has checkpoints, from which catchment "
-                        "train --resume continues",
+    "train --resume continues",
 }
-_STOPS = ("fit() got the callback %s, which sees the epochs of this worker alone and ends only its fit(): to end the "
-          "job, set evaluation.patience or evaluation.target_accuracy, which follow the evaluator's scores")
-_RESTORES = ("%s(restore_best_weights=True) restores nothing, because after fit() the model has the job's final "
-             "weights: set evaluation.keep_best, which writes those of the best score to model-best.safetensors")
-_SAVES_BEST = ("fit() got the callback %s(save_best_only=True), which sees the epochs of this worker alone: set "
-               "evaluation.keep_best, which writes the weights of the job's best score to model-best.safetensors")
+_STOPS = (
+    "fit() got the callback %s, which sees the epochs of this worker alone and ends only its fit(): to end the "
+    "job, set evaluation.patience or evaluation.target_accuracy, which follow the evaluator's scores"
+)
+_RESTORES = (
+    "%s(restore_best_weights=True) restores nothing, because after fit() the model has the job's final "
+    "weights: set evaluation.keep_best, which writes those of the best score to model-best.safetensors"
+)
+_SAVES_BEST = (
+    "fit() got the callback %s(save_best_only=True), which sees the epochs of this worker alone: set "
+    "evaluation.keep_best, which writes the weights of the job's best score to model-best.safetensors"
+)
 
 
 def check(model):
@@ -151,9 +175,13 @@ def lacks(model, evaluated):
     if norms and not evaluated:
         said.append(_NO_STATISTICS % _several([layer.path for layer in norms]))
     statistics = {id(variable) for layer in norms for _, variable in _statistics_of(layer)}
-    others = [variable.path for layer in model._flatten_layers() if layer.trainable
-              for variable in getattr(layer, "_non_trainable_variables", [])
-              if id(variable) not in statistics and "float" in str(variable.dtype)]
+    others = [
+        variable.path
+        for layer in model._flatten_layers()
+        if layer.trainable
+        for variable in getattr(layer, "_non_trainable_variables", [])
+        if id(variable) not in statistics and "float" in str(variable.dtype)
+    ]
     if others:
         said.append(_NO_BUFFERS % _several(others))
     return said
@@ -165,8 +193,10 @@ def _norms(model):
 
 def _statistics_of(layer):
     """Returns (name, variable) of batch norm's, with names of PyTorch."""
-    return [(variable.path.rpartition("/")[0] + name, variable) for name, variable in (
-        (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
+    return [
+        (variable.path.rpartition("/")[0] + name, variable)
+        for name, variable in ((".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))
+    ]
 
 
 def _several(names):

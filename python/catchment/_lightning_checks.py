@@ -1,25 +1,41 @@
 """Refuses what a Lightning Trainer cannot have in a job. Each error names it and its remedy."""
+
 import re
 import warnings
 
-_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment "
-            "train --resume, or load the weights into the module before fit(), and the job starts from them")
-_ACCUMULATES = ("accumulate_grad_batches is %s, but each minibatch of the job is a step: set it to 1, and "
-                "algorithm.contribution.gradient.push_period=%s in the job")
+_RESUMES = (
+    "fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment "
+    "train --resume, or load the weights into the module before fit(), and the job starts from them"
+)
+_ACCUMULATES = (
+    "accumulate_grad_batches is %s, but each minibatch of the job is a step: set it to 1, and "
+    "algorithm.contribution.gradient.push_period=%s in the job"
+)
 _FAST = "fast_dev_run has no job: remove it, and try a job with a small budget (--set samples=...)"
-_BUDGET = ("%s is %r, but the job's budget decides how much is trained: remove it, and set epochs, samples or updates "
-           "in the job; to train on a part of the data, give the DataLoader a torch.utils.data.Subset")
-_RELOADS = ("reload_dataloaders_every_n_epochs is %d, but the job has the samples of one data set, which is read when "
-            "fit() begins: set it to 0, and choose by self.current_epoch in training_step")
-_SYNC_NORM = ("sync_batchnorm has no effect, because each worker normalizes by the statistics of its own minibatches: "
-              "remove it")
-_STOPS_EARLY = ("EarlyStopping(%r) cannot end the job, whose evaluator validates: set evaluation.patience=%d "
-                "in the job")
-_VALIDATES = ("%s has no effect, because the job's evaluator validates, at the times that the job sets (evaluation)")
+_BUDGET = (
+    "%s is %r, but the job's budget decides how much is trained: remove it, and set epochs, samples or updates "
+    "in the job; to train on a part of the data, give the DataLoader a torch.utils.data.Subset"
+)
+_RELOADS = (
+    "reload_dataloaders_every_n_epochs is %d, but the job has the samples of one data set, which is read when "
+    "fit() begins: set it to 0, and choose by self.current_epoch in training_step"
+)
+_SYNC_NORM = (
+    "sync_batchnorm has no effect, because each worker normalizes by the statistics of its own minibatches: "
+    "remove it"
+)
+_STOPS_EARLY = (
+    "EarlyStopping(%r) cannot end the job, whose evaluator validates: set evaluation.patience=%d in the job"
+)
+_VALIDATES = (
+    "%s has no effect, because the job's evaluator validates, at the times that the job sets (evaluation)"
+)
 _NODES = "num_nodes=%d has no effect: one process is one worker, and the job has their number (--workers)"
-_MONITORS = ("ModelCheckpoint(monitor=%r) waits for a metric that a worker does not have%s, because the job's evaluator "
-             "validates: remove monitor, and set evaluation.keep_best=true in the job, which writes the best weights "
-             "to model-best.safetensors")
+_MONITORS = (
+    "ModelCheckpoint(monitor=%r) waits for a metric that a worker does not have%s, because the job's evaluator "
+    "validates: remove monitor, and set evaluation.keep_best=true in the job, which writes the best weights "
+    "to model-best.safetensors"
+)
 _CALLBACK = "the callback %s cannot work in a job: %s"
 
 # Names in lightning.pytorch.callbacks, and why.
@@ -27,13 +43,13 @@ _REFUSED = {
     "BatchSizeFinder": "the job sets the size of a minibatch, by batch_size",
     "LearningRateFinder": "the job sets the learning rate, by optimizer.learning_rate; catchment tune searches it",
     "GradientAccumulationScheduler": "each minibatch of the job is a step; for updates of several, set "
-                                     "algorithm.contribution.gradient.push_period in the job",
+    "algorithm.contribution.gradient.push_period in the job",
     "BaseFinetuning": "a job trains the parameters that require a gradient when fit() begins. Call "
-                      "requires_grad_(False) on the others before fit(), and train each phase in a job of its own, "
-                      "which starts from the weights of the one before",
+    "requires_grad_(False) on the others before fit(), and train each phase in a job of its own, "
+    "which starts from the weights of the one before",
     "ModelPruning": "it replaces parameters, which the servers have: prune the module before or after fit()",
     "StochasticWeightAveraging": "the job's result is the servers' weights and not its average, and the job sets "
-                                 "the learning rate: remove it",
+    "the learning rate: remove it",
     "WeightAveraging": "the job's result is the servers' weights and not its average: remove it",
 }
 _OF_VALIDATION = re.compile(r"(?<![a-z])(e?val(id(ation)?)?|test|dev)(?![a-z])")
@@ -81,7 +97,9 @@ def _check_callback(callback, callbacks):
     if isinstance(callback, callbacks.EarlyStopping):
         callback.strict = False  # a worker has no validation metrics
         warnings.warn(_STOPS_EARLY % (callback.monitor, callback.patience))
-    if isinstance(callback, callbacks.ModelCheckpoint) and _OF_VALIDATION.search((callback.monitor or "").lower()):
+    if isinstance(callback, callbacks.ModelCheckpoint) and _OF_VALIDATION.search(
+        (callback.monitor or "").lower()
+    ):
         raise ValueError(_MONITORS % (callback.monitor, ""))
 
 
@@ -89,8 +107,14 @@ def check_monitors(trainer, callbacks, fails):
     """Called when an epoch has ended: its metrics include all that ModelCheckpoint can monitor."""
     for callback in trainer.callbacks:
         monitor = getattr(callback, "monitor", None)
-        if isinstance(callback, callbacks.ModelCheckpoint) and monitor not in (None, *trainer.callback_metrics):
-            text = _MONITORS % (monitor, " (it has %s)" % (", ".join(sorted(trainer.callback_metrics)) or "none"))
+        if isinstance(callback, callbacks.ModelCheckpoint) and monitor not in (
+            None,
+            *trainer.callback_metrics,
+        ):
+            text = _MONITORS % (
+                monitor,
+                " (it has %s)" % (", ".join(sorted(trainer.callback_metrics)) or "none"),
+            )
             if fails:
                 raise ValueError(text)
             warnings.warn(text)

@@ -1,4 +1,5 @@
 """The loop of a Lightning Trainer in a job, whose epochs are the Trainer's."""
+
 import math
 
 from . import _lightning_checks
@@ -32,7 +33,9 @@ class EpochsOfJob:
             self._loop.max_epochs = max(self._loop.max_epochs, self._worker.epoch + 1)
 
     def on_train_start(self, trainer, module):
-        self._loop.max_batches = math.inf  # the loader has a length, because the Trainer would otherwise look ahead
+        self._loop.max_batches = (
+            math.inf
+        )  # the loader has a length, because the Trainer would otherwise look ahead
 
     def on_train_epoch_start(self, trainer, module):
         if self._epoch is not None:

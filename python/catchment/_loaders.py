@@ -1,34 +1,66 @@
 """Applies the DataLoaders of a program to its job. Each of their settings is kept, or refused by its name."""
+
 import itertools
 import warnings
 
-from torch.utils.data import (BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler,
-                              Subset, SubsetRandomSampler)
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+)
 
 from ._minibatches import Loader
 
 # Options of the DataLoader of minibatches, which makes them as the program's own would.
-_PASSED = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "generator", "multiprocessing_context",
-           "prefetch_factor", "persistent_workers")
+_PASSED = (
+    "num_workers",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "generator",
+    "multiprocessing_context",
+    "prefetch_factor",
+    "persistent_workers",
+)
 
-SAMPLER = ("the training %s has a %s, but the master assigns each sample once in an epoch, in a random order, so "
-           "it would have no effect: remove it; weights go into the loss, and a selection of samples into "
-           "torch.utils.data.Subset or a SubsetRandomSampler")
-_ONE_LOADER = ("the job trains on one DataLoader, but there is a %s for training: put the data sets into one, with "
-               "torch.utils.data.ConcatDataset for example")
-_OWN_LOADER = ("the training loader is a %s, which makes minibatches by a method of its own, %s: give a DataLoader, "
-               "whose data set and collate_fn make the samples and the minibatch")
-_WHOLE = ("the %s DataLoader has batch_size=None, so its data set (%s) makes whole minibatches, but the job %s: "
-          "give a data set of samples, and a batch_size")
-_STREAM = ("the training set (%s) is a stream, without an index for its samples: have the job count them, with "
-           "%s(samples_per_epoch=...), the number that all workers together train in an epoch")
+SAMPLER = (
+    "the training %s has a %s, but the master assigns each sample once in an epoch, in a random order, so "
+    "it would have no effect: remove it; weights go into the loss, and a selection of samples into "
+    "torch.utils.data.Subset or a SubsetRandomSampler"
+)
+_ONE_LOADER = (
+    "the job trains on one DataLoader, but there is a %s for training: put the data sets into one, with "
+    "torch.utils.data.ConcatDataset for example"
+)
+_OWN_LOADER = (
+    "the training loader is a %s, which makes minibatches by a method of its own, %s: give a DataLoader, "
+    "whose data set and collate_fn make the samples and the minibatch"
+)
+_WHOLE = (
+    "the %s DataLoader has batch_size=None, so its data set (%s) makes whole minibatches, but the job %s: "
+    "give a data set of samples, and a batch_size"
+)
+_STREAM = (
+    "the training set (%s) is a stream, without an index for its samples: have the job count them, with "
+    "%s(samples_per_epoch=...), the number that all workers together train in an epoch"
+)
 _DRAWS = "%s that draws %d of %d samples%s"
-_IN_ORDER = ("the training DataLoader does not shuffle, but the job assigns samples in a new random order in each "
-             "epoch")
-_DROPS = ("the training DataLoader has drop_last=True, which has no effect: set last_minibatch=DROP in the job (--set "
-          "last_minibatch=DROP), unless it is set already")
-_NO_COUNT = ("the number of samples in a validation loader (%s) is not known: give a DataLoader with a batch_size "
-             "whose data set and sampler have a length")
+_IN_ORDER = (
+    "the training DataLoader does not shuffle, but the job assigns samples in a new random order in each "
+    "epoch"
+)
+_DROPS = (
+    "the training DataLoader has drop_last=True, which has no effect: set last_minibatch=DROP in the job (--set "
+    "last_minibatch=DROP), unless it is set already"
+)
+_NO_COUNT = (
+    "the number of samples in a validation loader (%s) is not known: give a DataLoader with a batch_size "
+    "whose data set and sampler have a length"
+)
 
 
 def training_data(loader, counted, adapter):
@@ -48,7 +80,9 @@ def training_data(loader, counted, adapter):
         return data
     if type(loader.batch_sampler) is not BatchSampler:
         raise ValueError(SAMPLER % ("DataLoader", type(loader.batch_sampler).__name__))
-    return selected(data, loader.batch_sampler.sampler)  # loader.sampler is another one if a batch_sampler was given
+    return selected(
+        data, loader.batch_sampler.sampler
+    )  # loader.sampler is another one if a batch_sampler was given
 
 
 def selected(data, sampler, where="DataLoader"):
@@ -61,8 +95,19 @@ def selected(data, sampler, where="DataLoader"):
     elif type(sampler) is RandomSampler:
         count = len(sampler.data_source)
         if sampler.replacement or sampler.num_samples != count:
-            raise ValueError(SAMPLER % (where, _DRAWS % (
-                "RandomSampler", sampler.num_samples, count, " with replacement" * sampler.replacement)))
+            raise ValueError(
+                SAMPLER
+                % (
+                    where,
+                    _DRAWS
+                    % (
+                        "RandomSampler",
+                        sampler.num_samples,
+                        count,
+                        " with replacement" * sampler.replacement,
+                    ),
+                )
+            )
     else:
         raise ValueError(SAMPLER % (where, type(sampler).__name__))
     return data if count == len(data) else Subset(data, range(count))
@@ -76,7 +121,11 @@ def options(loader):
 def warn_of_last(loader, batch_size):
     """Warns if the loader leaves out an epoch's last minibatch, where the job may have one that is smaller."""
     sampler = loader.batch_sampler
-    if sampler.drop_last and not isinstance(loader.dataset, IterableDataset) and len(sampler.sampler) % batch_size:
+    if (
+        sampler.drop_last
+        and not isinstance(loader.dataset, IterableDataset)
+        and len(sampler.sampler) % batch_size
+    ):
         warnings.warn(_DROPS)
 
 
@@ -98,8 +147,9 @@ def scored_samples(loader, limit):
         pass
     if isinstance(loader, DataLoader) and sampler is None:
         raise ValueError(_WHOLE % ("validation", type(loader.dataset).__name__, "counts its samples"))
-    raise ValueError(_NO_COUNT % (type(loader.dataset).__name__ if hasattr(loader, "dataset") else
-                                  type(loader).__name__))
+    raise ValueError(
+        _NO_COUNT % (type(loader.dataset).__name__ if hasattr(loader, "dataset") else type(loader).__name__)
+    )
 
 
 class EpochLoader(Loader):

@@ -1,5 +1,6 @@
 """The loss of a step whose program calls worker.optimizer().step(), which gets none: the values on which it has
 called backward."""
+
 import functools
 
 import torch
@@ -56,8 +57,9 @@ class Losses:
         """Returns whether none of the gradients of the passes so far is left. Only those that were changed since
         are read, because that waits for a GPU."""
         for (gradient, version), (left, left_version) in zip(now, self._left):
-            if gradient is not None and ((gradient is left and version == left_version) or gradient.is_sparse or
-                                         _local(gradient).any()):
+            if gradient is not None and (
+                (gradient is left and version == left_version) or gradient.is_sparse or _local(gradient).any()
+            ):
                 return False
         return True
 
@@ -72,8 +74,10 @@ def _version(gradient):
 
 
 def _differ(before, after):
-    return any(one is not other or version != other_version
-               for (one, version), (other, other_version) in zip(before, after))
+    return any(
+        one is not other or version != other_version
+        for (one, version), (other, other_version) in zip(before, after)
+    )
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ A message is a pair (kind, fields), fields a dict by name; zero and empty values
 decode() leaves out only those that the sender left out. Only the parts of the format that these messages need
 are here.
 """
+
 import struct
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -13,8 +14,18 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 TENSOR = {1: ("name", str), 2: ("shape", [int])}
 METRIC = {1: ("name", str), 2: ("sum", float), 3: ("count", int)}
 FROM_PROGRAM = {
-    1: ("hello", {1: ("version", int), 2: ("tensors", [TENSOR]), 3: ("more", bool), 4: ("train_samples", int),
-                  5: ("test_samples", int), 6: ("device", str), 7: ("local_steps", bool)}),
+    1: (
+        "hello",
+        {
+            1: ("version", int),
+            2: ("tensors", [TENSOR]),
+            3: ("more", bool),
+            4: ("train_samples", int),
+            5: ("test_samples", int),
+            6: ("device", str),
+            7: ("local_steps", bool),
+        },
+    ),
     2: ("final", {1: ("begin", int)}),
     3: ("done", {1: ("step", int), 2: ("loss", float), 3: ("correct", int), 4: ("metrics", [METRIC])}),
     4: ("failed", {1: ("why", str)}),
@@ -24,10 +35,27 @@ FROM_PROGRAM = {
     8: ("span", {1: ("name", str), 2: ("begin", float), 3: ("end", float), 4: ("thread", int)}),
 }
 TO_PROGRAM = {
-    1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
-                    5: ("evaluates", bool), 6: ("traces", bool)}),
-    2: ("begin", {1: ("step", int), 2: ("progress", float), 3: ("epoch", int), 4: ("learning_rate", float),
-                  5: ("restarted", bool)}),
+    1: (
+        "welcome",
+        {
+            1: ("job", str),
+            2: ("worker", int),
+            3: ("batch_size", int),
+            4: ("seed", int),
+            5: ("evaluates", bool),
+            6: ("traces", bool),
+        },
+    ),
+    2: (
+        "begin",
+        {
+            1: ("step", int),
+            2: ("progress", float),
+            3: ("epoch", int),
+            4: ("learning_rate", float),
+            5: ("restarted", bool),
+        },
+    ),
     3: ("here", {1: ("values", int)}),
     4: ("evaluate", {}),
     5: ("stop", {1: ("why", str), 2: ("failed", bool), 3: ("result", bool)}),
@@ -107,7 +135,7 @@ def _read_raw(data, at, wire):
         raise ValueError("unknown wire type %d" % wire)
     if size > len(data) - at:
         raise ValueError("a field is cut short")
-    return data[at:at + size], at + size
+    return data[at : at + size], at + size
 
 
 def _convert(kind, raw):

@@ -1,4 +1,5 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
+
 import collections.abc
 import functools
 import sys
@@ -10,25 +11,41 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from . import _accelerate, _stream
 from ._indices import own_part
 
-_BATCHED = ("these are whole minibatches of the job's batch_size, but the DataLoader combines several of "
-            "them: give it batch_size=None")
-_OWN_BATCH = ("loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set "
-              "batch_size in the job")
-_PERSISTENT = ("the DataLoader has persistent_workers, whose processes do not know at which step a second "
-               "loop begins: make the loader with worker.loader(persistent_workers=True, ...)")
-_LOADER = ("the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
-           "the minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
-           "samples into torch.utils.data.Subset")
-_PREPARED = ("the DataLoader that Accelerate has made of a DataLoader with num_workers asks for each minibatch before the "
-             "step of the previous one, and would wait for ever at the end: give accelerator.prepare() "
-             "worker.loader(num_workers=%d), which it leaves as it is")
-_IN_COLUMNS = ("the %s set is a %s, and not a data set of samples: give join() "
-               "torch.utils.data.TensorDataset(x, y), or another object whose items are samples")
-_NO_SAMPLES = ("this worker has no samples of its own: its training set (%s) is empty; start no worker where there are "
-               "none")
-_FEW_SAMPLES = ("the worker's own training set (%s) has %d samples, which is too few for %d processes to divide: set a "
-                "smaller num_workers")
-_LENGTH = 10 ** 9
+_BATCHED = (
+    "these are whole minibatches of the job's batch_size, but the DataLoader combines several of "
+    "them: give it batch_size=None"
+)
+_OWN_BATCH = (
+    "loader() yields whole minibatches of the job's batch_size, so it does not accept %s: set "
+    "batch_size in the job"
+)
+_PERSISTENT = (
+    "the DataLoader has persistent_workers, whose processes do not know at which step a second "
+    "loop begins: make the loader with worker.loader(persistent_workers=True, ...)"
+)
+_LOADER = (
+    "the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
+    "the minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
+    "samples into torch.utils.data.Subset"
+)
+_PREPARED = (
+    "the DataLoader that Accelerate has made of a DataLoader with num_workers asks for each minibatch before the "
+    "step of the previous one, and would wait for ever at the end: give accelerator.prepare() "
+    "worker.loader(num_workers=%d), which it leaves as it is"
+)
+_IN_COLUMNS = (
+    "the %s set is a %s, and not a data set of samples: give join() "
+    "torch.utils.data.TensorDataset(x, y), or another object whose items are samples"
+)
+_NO_SAMPLES = (
+    "this worker has no samples of its own: its training set (%s) is empty; start no worker where there are "
+    "none"
+)
+_FEW_SAMPLES = (
+    "the worker's own training set (%s) has %d samples, which is too few for %d processes to divide: set a "
+    "smaller num_workers"
+)
+_LENGTH = 10**9
 
 
 class Minibatches(IterableDataset):
@@ -41,7 +58,7 @@ class Minibatches(IterableDataset):
         self._read, self._collate, self._plan = read, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
         self._attachment, self._handed = attachment, handed
-        self._loop = None       # of a Loader that keeps its processes: the loop's number, and its first step
+        self._loop = None  # of a Loader that keeps its processes: the loop's number, and its first step
         self._iterated = False  # in this process of a DataLoader
         self._prepared = False  # by Accelerate
 
@@ -158,8 +175,11 @@ def _has_columns(data):
     if not (isinstance(data, list) and len(data) > 1 and all(getattr(part, "shape", ()) for part in data)):
         return False
     lengths = {part.shape[0] for part in data}
-    return len(lengths) == 1 and lengths.pop() > len(data) and len({(tuple(part.shape), str(part.dtype))
-                                                                   for part in data}) > 1
+    return (
+        len(lengths) == 1
+        and lengths.pop() > len(data)
+        and len({(tuple(part.shape), str(part.dtype)) for part in data}) > 1
+    )
 
 
 def reader(data, counted, attachment):
@@ -199,9 +219,9 @@ class _OwnSamples:
     def __iter__(self):
         info = get_worker_info()
         part, parts = (0, 1) if info is None else (info.id, info.num_workers)
-        generator = torch.Generator().manual_seed((self._seed + self._pass) % 2 ** 63)
+        generator = torch.Generator().manual_seed((self._seed + self._pass) % 2**63)
         order = torch.randperm(len(self._data), generator=generator).tolist()
-        own = order[self._rank * parts + part::self._size * parts]
+        own = order[self._rank * parts + part :: self._size * parts]
         if not own:
             raise ValueError(_FEW_SAMPLES % (type(self._data).__name__, len(order), self._size * parts))
         return (self._data[index] for index in own)
@@ -236,8 +256,9 @@ class Loader(DataLoader):
         if self.persistent_workers:
             self.dataset.begin_loop()
         loaded = super().__iter__()
-        return _accelerate.on_device(loaded if self.num_workers == 0 else
-                                     self.dataset.iterate(lambda _: next(loaded)))
+        return _accelerate.on_device(
+            loaded if self.num_workers == 0 else self.dataset.iterate(lambda _: next(loaded))
+        )
 
 
 class NoMinibatches(IterableDataset):

@@ -1,4 +1,5 @@
 """Reads a model and data sets for catchment.torch, and refuses those that it cannot train."""
+
 import ctypes
 import os
 import warnings
@@ -8,16 +9,26 @@ import torch
 from . import _counts
 from ._minibatches import check_items, is_indexed
 
-_NO_LENGTH = ("the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
-              "of samples, or samples_per_epoch for a stream")
-_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
-            "choose the device by the environment variable CATCHMENT_LOCAL_INDEX")
-_META = ("parameter %s is on the meta device, and has no values: give the model memory with "
-         "model.to_empty(device=...), and weights, before join()")
-_EMPTY = ("parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
-          "before join()")
-_SAME_MEMORY = ("parameters %s and %s are two tensors with the same memory, which would be trained apart: "
-                "make them one, by assigning the first parameter itself instead of its data")
+_NO_LENGTH = (
+    "the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
+    "of samples, or samples_per_epoch for a stream"
+)
+_ONE_GPU = (
+    "this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
+    "choose the device by the environment variable CATCHMENT_LOCAL_INDEX"
+)
+_META = (
+    "parameter %s is on the meta device, and has no values: give the model memory with "
+    "model.to_empty(device=...), and weights, before join()"
+)
+_EMPTY = (
+    "parameter %s of shape %s has no values to train: remove it, or call requires_grad_(False) on it "
+    "before join()"
+)
+_SAME_MEMORY = (
+    "parameters %s and %s are two tensors with the same memory, which would be trained apart: "
+    "make them one, by assigning the first parameter itself instead of its data"
+)
 COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 
 
@@ -38,8 +49,10 @@ def unwrap(model, group):
             model = model._orig_mod
         elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
             if group is None:
-                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process "
-                                 "group, group=torch.distributed.group.WORLD")
+                raise ValueError(
+                    "the model is wrapped in DistributedDataParallel: give join() its process "
+                    "group, group=torch.distributed.group.WORLD"
+                )
             model = model.module
         else:
             return model, compiled
@@ -50,21 +63,29 @@ def check_parameters(parameters, group):
         raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
     for name, p in parameters:
         if torch.nn.parameter.is_lazy(p):
-            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the "
-                             "model before join()" % name)
+            raise ValueError(
+                "parameter %s of a lazy module has no shape yet: pass a minibatch through the "
+                "model before join()" % name
+            )
         if p.is_meta:
             raise ValueError(_META % name)
         if p.numel() == 0:
             raise ValueError(_EMPTY % (name, tuple(p.shape)))
         if not p.dtype.is_floating_point:
-            raise TypeError("parameter %s has type %s, but the job's weights are float32: only "
-                            "floating-point parameters can be trained" % (name, p.dtype))
+            raise TypeError(
+                "parameter %s has type %s, but the job's weights are float32: only "
+                "floating-point parameters can be trained" % (name, p.dtype)
+            )
         if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
-            raise TypeError("FullyShardedDataParallel replaces the model's parameters: shard the model with "
-                            "torch.distributed.fsdp.fully_shard")
+            raise TypeError(
+                "FullyShardedDataParallel replaces the model's parameters: shard the model with "
+                "torch.distributed.fsdp.fully_shard"
+            )
         if hasattr(p, "full_tensor") and group is None:
-            raise ValueError("parameter %s is sharded: give join() the process group, "
-                             "group=torch.distributed.group.WORLD" % name)
+            raise ValueError(
+                "parameter %s is sharded: give join() the process group, "
+                "group=torch.distributed.group.WORLD" % name
+            )
     _check_memory(parameters)
 
 
@@ -102,8 +123,9 @@ def count(data, what):
         return _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
     check_items(data, what)
     if not hasattr(data, "__len__") or not is_indexed(data):
-        raise TypeError(_NO_LENGTH % (what, type(data).__name__,
-                                      "no index" if hasattr(data, "__len__") else "no length"))
+        raise TypeError(
+            _NO_LENGTH % (what, type(data).__name__, "no index" if hasattr(data, "__len__") else "no length")
+        )
     return len(data)
 
 

@@ -1,4 +1,5 @@
 """Hooks of a model, and what each of its modules waits for with join(overlap=True)."""
+
 import collections
 
 
@@ -30,8 +31,8 @@ class Modules:
     def __init__(self, model, weights):
         self._weights = weights
         self._called = {}  # modules that have had a forward pass, in their order; None: they are known
-        self._always = 0   # weights that every forward pass waits for
-        self._needs = {}   # module -> weights from the first on that its forward pass waits for
+        self._always = 0  # weights that every forward pass waits for
+        self._needs = {}  # module -> weights from the first on that its forward pass waits for
         places = {parameter.tensor: parameter for parameter in weights.parameters}
         for module in model.modules():
             own = [places[p] for p in module._parameters.values() if p in places]

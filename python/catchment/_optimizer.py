@@ -1,4 +1,5 @@
 """The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
+
 import warnings
 
 import torch
@@ -6,13 +7,19 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from . import _scaler
 
-_RATE = ("the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
-         "effect: use worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job")
-_GROUP = ("add_param_group() cannot give the servers' optimizer parameters that the job does not have: put their "
-          "modules into the model before join()")
-_OPTION = ("the job sets %s, so the program's has no effect: set optimizer.%s in the job")
-_NO_LOSS = ("the optimizer's step() got no loss, so the job's metrics show 0: call loss.backward() on the minibatch's "
-            "mean loss, or give the step a function that returns it, optimizer.step(lambda: loss)")
+_RATE = (
+    "the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
+    "effect: use worker.scheduler(), and set optimizer.learning_rate and optimizer.schedule in the job"
+)
+_GROUP = (
+    "add_param_group() cannot give the servers' optimizer parameters that the job does not have: put their "
+    "modules into the model before join()"
+)
+_OPTION = "the job sets %s, so the program's has no effect: set optimizer.%s in the job"
+_NO_LOSS = (
+    "the optimizer's step() got no loss, so the job's metrics show 0: call loss.backward() on the minibatch's "
+    "mean loss, or give the step a function that returns it, optimizer.step(lambda: loss)"
+)
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -59,9 +66,12 @@ class Optimizer(torch.optim.Optimizer):
 
     def _options_of_groups(self):
         """Returns what the groups have beside parameters, rates and notes of schedulers: {(group, name): value}."""
-        return {(index, name): repr(value) for index, group in enumerate(self.param_groups)
-                for name, value in group.items()
-                if name not in ("params", "param_names") and not name.endswith(("lr", "_momentum"))}
+        return {
+            (index, name): repr(value)
+            for index, group in enumerate(self.param_groups)
+            for name, value in group.items()
+            if name not in ("params", "param_names") and not name.endswith(("lr", "_momentum"))
+        }
 
     def add_param_group(self, param_group):
         if hasattr(self, "_worker"):

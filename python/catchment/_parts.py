@@ -1,11 +1,14 @@
 """The servers' optimizer in parts, for programs with an optimizer for each part of the model, such as a GAN's
 two."""
+
 import torch
 
 from ._optimizer import Optimizer, Scheduler
 
-_TWICE = ("an optimizer made two steps for one minibatch, but a minibatch is one step of the job: call step() of each "
-          "optimizer at most once for each minibatch, after the last backward pass of its part")
+_TWICE = (
+    "an optimizer made two steps for one minibatch, but a minibatch is one step of the job: call step() of each "
+    "optimizer at most once for each minibatch, after the last backward pass of its part"
+)
 
 
 class Part(Optimizer):
@@ -29,8 +32,12 @@ class Part(Optimizer):
         if self.kept is not None:
             raise RuntimeError(_TWICE)
         self.loss = self._take_loss(loss)
-        self.kept = {p: p.grad.detach().clone() for group in self.param_groups for p in group["params"]
-                     if p.grad is not None}
+        self.kept = {
+            p: p.grad.detach().clone()
+            for group in self.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        }
 
 
 class Parts:

@@ -1,4 +1,5 @@
 """The plan, which assigns samples to steps: PLAN of proto/attach.proto."""
+
 import array
 import mmap
 import os
@@ -38,7 +39,7 @@ class Plan:
         planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
         steps = range(max(step, planned - slots + 1), planned + 1)
         places = [_FIRST_SLOT + (one - 1) % slots * slot_bytes for one in steps]
-        return slots, slot_bytes, planned, end, [(at, self._memory[at:at + slot_bytes]) for at in places]
+        return slots, slot_bytes, planned, end, [(at, self._memory[at : at + slot_bytes]) for at in places]
 
     def knows(self, step, seconds):
         """Returns whether a step is planned, or will never be. Waits for either, at most `seconds`."""
@@ -66,9 +67,10 @@ class Plan:
         at = _FIRST_SLOT + (step - 1) % slots * slot_bytes
         found, count = struct.unpack_from("=2Q", self._memory, at)
         if found != step:
-            raise RuntimeError("step %d has been removed from the plan: this process reads it too late" %
-                               step)
-        return array.array("I", self._memory[at + 16:at + 16 + 4 * count])
+            raise RuntimeError(
+                "step %d has been removed from the plan: this process reads it too late" % step
+            )
+        return array.array("I", self._memory[at + 16 : at + 16 + 4 * count])
 
 
 class PlanCopy(Plan):
@@ -93,7 +95,7 @@ class PlanCopy(Plan):
             self._planned = planned
             struct.pack_into("=2Q", self._writable, 16, slots, slot_bytes)
             for at, data in parts:
-                self._writable[at:at + len(data)] = data
+                self._writable[at : at + len(data)] = data
         # Last, because other processes read a slot once it is planned.
         struct.pack_into("=2Q", self._writable, 0, self._planned, end)
 

@@ -1,4 +1,5 @@
 """The worker's place in its job, for users."""
+
 import contextlib
 import math
 import time
@@ -11,19 +12,29 @@ from ._indices import part_size
 _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
 
 _NO_METRICS = 'worker.log() got %s: give it a dict of metrics by their names, such as {"norm": 0.5}'
-_METRIC_NAME = "worker.log() got a metric with the name %.120r: names have 1 to %d bytes and no control characters"
+_METRIC_NAME = (
+    "worker.log() got a metric with the name %.120r: names have 1 to %d bytes and no control characters"
+)
 _METRIC_VALUE = "worker.log() got %.120r for the metric %s, but a metric must be one finite number"
-_METRIC_COUNT = ("worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not "
-                 "put steps or samples into names")
+_METRIC_COUNT = (
+    "worker.log() got one name too many, %s, after %d others: a job has at most %d, so do not "
+    "put steps or samples into names"
+)
 _NO_EVALUATOR = "worker.evaluate() is for the evaluator's program: call it if worker.evaluates"
-_EVALUATOR_LOGS = ("worker.log() was called in an evaluator's program, whose only metrics are those returned "
-                   "by the score function of evaluate()")
+_EVALUATOR_LOGS = (
+    "worker.log() was called in an evaluator's program, whose only metrics are those returned "
+    "by the score function of evaluate()"
+)
 
 _RIGHT = "(z.argmax(1) == y).sum()"  # samples
-_NO_PAIR = ("evaluate's function returned %.200r: it returns two numbers, the mean loss over the test set and the "
-            "number of samples classified correctly, such as return loss, " + _RIGHT)
-_PERHAPS_A_SHARE = ("evaluate's second value is a number of samples, and got 1.0, which is one of %d: if it is a share, "
-                    "return " + _RIGHT)
+_NO_PAIR = (
+    "evaluate's function returned %.200r: it returns two numbers, the mean loss over the test set and the "
+    "number of samples classified correctly, such as return loss, " + _RIGHT
+)
+_PERHAPS_A_SHARE = (
+    "evaluate's second value is a number of samples, and got 1.0, which is one of %d: if it is a share, "
+    "return " + _RIGHT
+)
 
 
 class Position:
@@ -91,9 +102,11 @@ class Position:
             return
         # Cc: control characters; Cf: also those that change the direction of a text; Zl, Zp: ends of lines;
         # Cs: no UTF-8.
-        if (not isinstance(name, str) or any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl",
-                                                                         "Zp") for c in name) or
-                not 0 < len(name.encode("utf-8")) <= _MOST_NAME_BYTES):
+        if (
+            not isinstance(name, str)
+            or any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in name)
+            or not 0 < len(name.encode("utf-8")) <= _MOST_NAME_BYTES
+        ):
             raise ValueError(_METRIC_NAME % (name, _MOST_NAME_BYTES))
         if len(self._names) == _MOST_METRICS:
             raise ValueError(_METRIC_COUNT % (name, _MOST_METRICS, _MOST_METRICS))
@@ -104,7 +117,11 @@ class Position:
         if isinstance(correct, int) and correct == 0:
             return 0
         samples = self._attachment.plan.samples(self._attachment.step)  # None if the job stops meanwhile
-        most = 2 * self.batch_size if samples is None else part_size(samples, getattr(self._attachment, "size", 1))
+        most = (
+            2 * self.batch_size
+            if samples is None
+            else part_size(samples, getattr(self._attachment, "size", 1))
+        )
         return _counts.right(correct, most, "step's second value", "worker.step(loss, %s)" % _RIGHT)
 
     def _evaluate(self, prepare, score):
@@ -125,7 +142,11 @@ class Position:
         try:
             loss, correct = score
             loss = float(loss)
-        except (TypeError, ValueError, RuntimeError):  # the last one is PyTorch's, of a tensor with several values
+        except (
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ):  # the last one is PyTorch's, of a tensor with several values
             raise ValueError(_NO_PAIR % (score,)) from None
         right = _counts.right(correct, samples, "evaluate's second value", "return " + _RIGHT)
         if right == 1 < samples and isinstance(_counts.number(correct), float):

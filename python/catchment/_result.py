@@ -1,4 +1,5 @@
 """A file of weights and the model that it belongs to: what the file lacks, and how it is loaded."""
+
 import json
 import re
 import struct
@@ -12,16 +13,22 @@ _MOST_NAMES = 3
 _BATCH_SIZE = 64  # of a file whose job does not say it
 _COUNT = ".num_batches_tracked"  # of batch norm; not needed where there are means
 
-_NO_STATISTICS = ("model.safetensors will not have the running statistics of %s, because an evaluator's program "
-                  "estimates them, and this job has no evaluator: give join() a test set and call "
-                  "worker.evaluate(), or load the file with catchment.torch.load(model, path, train), which "
-                  "estimates them from training samples")
-_NO_BUFFERS = ("model.safetensors will not have the model's buffers %s. If they change in training, each worker has "
-               "its own: save those of one in the program, by torch.save(model.state_dict(), path) if "
-               "worker.index == 0")
+_NO_STATISTICS = (
+    "model.safetensors will not have the running statistics of %s, because an evaluator's program "
+    "estimates them, and this job has no evaluator: give join() a test set and call "
+    "worker.evaluate(), or load the file with catchment.torch.load(model, path, train), which "
+    "estimates them from training samples"
+)
+_NO_BUFFERS = (
+    "model.safetensors will not have the model's buffers %s. If they change in training, each worker has "
+    "its own: save those of one in the program, by torch.save(model.state_dict(), path) if "
+    "worker.index == 0"
+)
 _MISSING = "%s has no %s: the model keeps its own%s"
-_NOT_ESTIMATED = (". Running statistics of training samples are estimated if load() gets the training set, "
-                  "load(model, path, train)")
+_NOT_ESTIMATED = (
+    ". Running statistics of training samples are estimated if load() gets the training set, "
+    "load(model, path, train)"
+)
 _UNEXPECTED = "%s has %s, which the model does not have"
 _SHAPE = "%s has %s with shape %s, but the model has it with %s: the file is that of another model"
 _NO_FILE = "%s is not a file of weights: give load() the model.safetensors of a job"
@@ -35,7 +42,9 @@ def lacks(model, evaluated):
         said.append(_NO_STATISTICS % _several([name or "the model" for name, _ in layers]))
     statistics = {name for name, _ in _statistics.values_of(layers)}
     parameters = {name for name, _ in _model.named_parameters(model, remove_duplicate=False)}
-    buffers = [name for name in _state(model) if name not in parameters | statistics and not name.endswith(_COUNT)]
+    buffers = [
+        name for name in _state(model) if name not in parameters | statistics and not name.endswith(_COUNT)
+    ]
     if buffers:
         said.append(_NO_BUFFERS % _several(buffers))
     return said
@@ -64,8 +73,13 @@ def load(model, path, train=None, forward=None, collate=None):
             state[name].copy_(values[name])
             loaded.add((state[name].data_ptr(), state[name].shape))
     # Tied parameters are in the file once.
-    missing = [name for name, tensor in state.items() if name not in values and not name.endswith(_COUNT) and
-               (tensor.data_ptr(), tensor.shape) not in loaded]
+    missing = [
+        name
+        for name, tensor in state.items()
+        if name not in values
+        and not name.endswith(_COUNT)
+        and (tensor.data_ptr(), tensor.shape) not in loaded
+    ]
     statistics = {name for name, _ in _statistics.values_of(_statistics.layers_of(model))}
     if train is not None and statistics.intersection(missing):
         estimated = _statistics.estimate(model, train, collate, forward, _batch_size(job))
@@ -81,8 +95,11 @@ def load(model, path, train=None, forward=None, collate=None):
 
 def _state(model):
     """Returns the model's parameters and persistent buffers by their names in files."""
-    return {name.replace(_model.COMPILED, ""): tensor for name, tensor in model.state_dict().items()
-            if isinstance(tensor, torch.Tensor)}
+    return {
+        name.replace(_model.COMPILED, ""): tensor
+        for name, tensor in model.state_dict().items()
+        if isinstance(tensor, torch.Tensor)
+    }
 
 
 def _several(names):
@@ -108,8 +125,11 @@ def _read(path):
             first, last = about["data_offsets"]
             if about["dtype"] != "F32" or begin + last > len(data):
                 raise ValueError(name)
-            values = (torch.frombuffer(data, dtype=torch.float32, count=(last - first) // 4, offset=begin + first)
-                      if last > first else torch.empty(0))
+            values = (
+                torch.frombuffer(data, dtype=torch.float32, count=(last - first) // 4, offset=begin + first)
+                if last > first
+                else torch.empty(0)
+            )
             tensors[name] = values.view(about["shape"])
     except (KeyError, TypeError, ValueError, struct.error, RuntimeError) as error:
         raise ValueError(_NO_FILE % path) from error

@@ -1,4 +1,5 @@
 """Starts jobs on this machine from a script or a notebook: catchment.train and catchment.compare."""
+
 from __future__ import annotations
 
 import ctypes
@@ -21,21 +22,32 @@ from . import _command, _function, _run_files
 Program = Union[str, "os.PathLike[str]", Callable[[], object]]
 Table = List[Dict[str, Any]]
 
-_SECONDS = 0.5       # between two looks at the measurements of a job
+_SECONDS = 0.5  # between two looks at the measurements of a job
 _REPORTED_LINES = 40  # of a command that failed
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-_NO_PROGRAM = ("catchment.%s() needs the program catchment, which is neither in this package nor on the "
-               "PATH; install the wheel, or set PATH")
-_IN_WORKER = ("catchment.%s() was called in a program that a worker runs, so each worker would start a job; "
-              "if the file is also the program, call it only when no job has started it")
+_NO_PROGRAM = (
+    "catchment.%s() needs the program catchment, which is neither in this package nor on the "
+    "PATH; install the wheel, or set PATH"
+)
+_IN_WORKER = (
+    "catchment.%s() was called in a program that a worker runs, so each worker would start a job; "
+    "if the file is also the program, call it only when no job has started it"
+)
 _SCORES = ("test_accuracy", "test_loss")
 
 
-def train(program: Optional[Program] = None, job: Optional[Program] = None, workers: Optional[int] = None,
-          algorithm: Optional[str] = None, settings: Optional[Mapping[str, Any]] = None,
-          out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Run":
+def train(
+    program: Optional[Program] = None,
+    job: Optional[Program] = None,
+    workers: Optional[int] = None,
+    algorithm: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    out: Optional[str] = None,
+    progress: bool = True,
+    **flags: Any,
+) -> "Run":
     """Trains a job with servers and workers on this machine, as `catchment train` does; returns its result.
 
     program: the program of each worker: a function without arguments that calls catchment.join(), a Python
@@ -56,15 +68,26 @@ def train(program: Optional[Program] = None, job: Optional[Program] = None, work
         settings = {"algorithm.preset": algorithm, **(settings or {})}
     out = _directory(out)
     words = _words("train", program, job, out, settings, dict(flags, workers=workers, json=True))
-    _execute(words, progress, lambda: _position(os.path.join(out, "metrics.jsonl")),
-             stdout=subprocess.DEVNULL,
-             stderr=subprocess.PIPE)
+    _execute(
+        words,
+        progress,
+        lambda: _position(os.path.join(out, "metrics.jsonl")),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     return Run(out)
 
 
-def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), job: Optional[Program] = None,
-            workers: Union[int, Sequence[int], None] = None, settings: Optional[Mapping[str, Any]] = None,
-            out: Optional[str] = None, progress: bool = True, **flags: Any) -> "Comparison":
+def compare(
+    program: Optional[Program] = None,
+    algorithms: Sequence[str] = (),
+    job: Optional[Program] = None,
+    workers: Union[int, Sequence[int], None] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    out: Optional[str] = None,
+    progress: bool = True,
+    **flags: Any,
+) -> "Comparison":
     """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does;
     returns the results.
 
@@ -78,9 +101,13 @@ def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), j
     out = _directory(out)
     flags.update(algorithms=",".join(algorithms) or None, workers=_listed(workers))
     words = _words("compare", program, job, out, settings, flags)
-    _execute(words, progress, lambda: _position(*glob.glob(os.path.join(glob.escape(out), "*", "*",
-                                                                        "metrics.jsonl"))),
-             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    _execute(
+        words,
+        progress,
+        lambda: _position(*glob.glob(os.path.join(glob.escape(out), "*", "*", "metrics.jsonl"))),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     return Comparison(out)
 
 
@@ -102,18 +129,26 @@ class Run:
         self.weights = os.path.join(out, "model.safetensors")
         self.summary: Dict[str, Any] = _run_files.read_json(os.path.join(out, "summary.json"))
         with open(os.path.join(out, "metrics.jsonl"), "rb") as file:
-            self.metrics: Table = [_run_files.flat(row) for row in map(_run_files.row_of, file) if row is not None]
+            self.metrics: Table = [
+                _run_files.flat(row) for row in map(_run_files.row_of, file) if row is not None
+            ]
         self.scores = _scores(self.metrics)
 
     def _facts(self):
         s = self.summary
-        facts = [("job", s["job"]), ("algorithm", s["algorithm"]), ("workers", s["workers"]),
-                 ("ended", s["phase"]),
-                 ("samples", s["samples"]), ("seconds", s["wall_seconds"]),
-                 ("samples/s", s["samples_per_second"]),
-                 ("test accuracy", s["test_accuracy"]), ("test loss", s["test_loss"]),
-                 ("staleness", s["staleness_mean"]),
-                 ("output", self.out)]
+        facts = [
+            ("job", s["job"]),
+            ("algorithm", s["algorithm"]),
+            ("workers", s["workers"]),
+            ("ended", s["phase"]),
+            ("samples", s["samples"]),
+            ("seconds", s["wall_seconds"]),
+            ("samples/s", s["samples_per_second"]),
+            ("test accuracy", s["test_accuracy"]),
+            ("test loss", s["test_loss"]),
+            ("staleness", s["staleness_mean"]),
+            ("output", self.out),
+        ]
         return [(name, _shown(name, value)) for name, value in facts if value is not None]
 
     def __repr__(self) -> str:
@@ -141,9 +176,10 @@ class Comparison:
         self.page = os.path.join(out, "report.html")
         self.report: Dict[str, Any] = _run_files.read_json(os.path.join(out, "report.json"))
         self.answer: str = self.report["answer"]["sentence"]
-        self.standings: Table = [{key: value["mean"] if isinstance(value, dict) else value for key,
-                                  value in row.items()}
-                                 for row in self.report["standings"]]
+        self.standings: Table = [
+            {key: value["mean"] if isinstance(value, dict) else value for key, value in row.items()}
+            for row in self.report["standings"]
+        ]
         self.runs: Table = [_run_files.flat(row) for row in self.report["runs"]]
         with open(self.page, encoding="utf-8") as file:
             self.pictures: Dict[str, Picture] = _pictures(file.read())
@@ -154,11 +190,14 @@ class Comparison:
     def _repr_html_(self) -> str:
         columns = list(self.standings[0]) if self.standings else []
         rows = [[_shown(key.replace("_", " "), row[key]) for key in columns] for row in self.standings]
-        pictures = [picture for title, picture in self.pictures.items() if title.startswith("Test accuracy "
-                                                                                            "over time")]
-        return "<p>%s</p>%s%s" % (html.escape(self.answer),
-                                  _html_table([key.replace("_", " ") for key in columns], rows),
-                                  "".join(pictures[-1:]))
+        pictures = [
+            picture for title, picture in self.pictures.items() if title.startswith("Test accuracy over time")
+        ]
+        return "<p>%s</p>%s%s" % (
+            html.escape(self.answer),
+            _html_table([key.replace("_", " ") for key in columns], rows),
+            "".join(pictures[-1:]),
+        )
 
 
 class Picture(str):
@@ -172,6 +211,7 @@ class Picture(str):
 
 
 # ------------------------------------------------------------------------------------------------ the command
+
 
 def _directory(out):
     """Returns the path of a directory that exists."""
@@ -244,9 +284,9 @@ def _execute(words, progress, state, **streams):
     RuntimeError with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
     # In a session of its own, because Ctrl-C is for this process, which passes it on; and it ends with this
     # process.
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True,
-                               preexec_fn=_end_with_parent,
-                               **streams)
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent, **streams
+    )
     pipe, lines, shown = process.stdout or process.stderr, [], _Lines(progress)
     interrupted = False
     with pipe:
@@ -262,8 +302,9 @@ def _execute(words, progress, state, **streams):
     if interrupted:
         raise KeyboardInterrupt
     if code != 0:
-        raise RuntimeError("\n".join(lines[-_REPORTED_LINES:]) or "%s ended with exit code %d" % (words[0],
-                                                                                                  code))
+        raise RuntimeError(
+            "\n".join(lines[-_REPORTED_LINES:]) or "%s ended with exit code %d" % (words[0], code)
+        )
 
 
 def _end_with_parent():
@@ -292,8 +333,9 @@ class _Lines:
 
     def __init__(self, visible):
         self._visible = visible
-        self._redraws = visible and (sys.stdout.isatty()
-                                     or type(sys.stdout).__module__.startswith("ipykernel"))
+        self._redraws = visible and (
+            sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
+        )
         self._drawn = ""
 
     def write(self, line):
@@ -305,7 +347,7 @@ class _Lines:
         if not self._redraws or line == self._drawn:
             return
         if sys.stdout.isatty():
-            line = line[:shutil.get_terminal_size().columns - 1]
+            line = line[: shutil.get_terminal_size().columns - 1]
         blanks = " " * (len(self._drawn) - len(line))
         sys.stdout.write("\r" + line + blanks + ("" if line else "\r"))
         sys.stdout.flush()
@@ -313,6 +355,7 @@ class _Lines:
 
 
 # -------------------------------------------------------------------------------------------------- the files
+
 
 def _position(*paths):
     """Returns a line about the last measurement in the newest of these files; an empty one if there is
@@ -336,8 +379,10 @@ def _scores(metrics):
     for row in metrics:
         if row.get("tested_at_samples") is not None:
             scores[row["tested_at_samples"]] = dict(
-                samples=row["tested_at_samples"], seconds=row["tested_at_seconds"],
-                **{key: row[key] for key in _SCORES})
+                samples=row["tested_at_samples"],
+                seconds=row["tested_at_seconds"],
+                **{key: row[key] for key in _SCORES},
+            )
     return [scores[samples] for samples in sorted(scores)]
 
 
@@ -357,8 +402,13 @@ def _shown(name, value):
     if "accuracy" in name:
         return "%.2f %%" % (100 * value)
     if isinstance(value, float):
-        return "%.4f" % value if "loss" in name else "%.2f" % value if value < 1000 else format(round(value),
-                                                                                                ",")
+        return (
+            "%.4f" % value
+            if "loss" in name
+            else "%.2f" % value
+            if value < 1000
+            else format(round(value), ",")
+        )
     return format(value, ",") if isinstance(value, int) else str(value)
 
 
@@ -366,5 +416,7 @@ def _html_table(head, rows):
     def line(cells, tag):
         return "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (tag, html.escape(str(cell)), tag) for cell in cells)
 
-    return "<table>%s%s</table>" % (line(head, "th") if head else "",
-                                    "".join(line(row, "td") for row in rows))
+    return "<table>%s%s</table>" % (
+        line(head, "th") if head else "",
+        "".join(line(row, "td") for row in rows),
+    )

@@ -1,4 +1,5 @@
 """Reads the files that a run writes into its directory."""
+
 import json
 import os
 

@@ -1,5 +1,6 @@
 """Watches torch.amp.GradScaler, so that gradients of a scaled loss are not sent before they are divided by
 the scale."""
+
 import functools
 import weakref
 

@@ -1,5 +1,6 @@
 """Running statistics of normalization layers, which an evaluator's program estimates for the weights that it
 scores."""
+
 import contextlib
 import warnings
 
@@ -15,9 +16,11 @@ from ._stream import Stream
 
 _KINDS = ("running_mean", "running_var")
 
-_NO_SAMPLES = ("the running statistics of %s and other layers are those that the model was created with, because "
-               "there are no training samples to estimate them from: give join() or evaluate() the data set, and "
-               "not only its size")
+_NO_SAMPLES = (
+    "the running statistics of %s and other layers are those that the model was created with, because "
+    "there are no training samples to estimate them from: give join() or evaluate() the data set, and "
+    "not only its size"
+)
 
 
 @torch.no_grad()
@@ -30,7 +33,9 @@ def estimate(model, data, collate, forward, batch_size):
     layers = layers_of(model)
     without_data = data is None or isinstance(data, int)
     with _training(model, [module for _, module in layers]) as learning:
-        for number, samples in enumerate(() if not learning or without_data else _minibatches(data, batch_size)):
+        for number, samples in enumerate(
+            () if not learning or without_data else _minibatches(data, batch_size)
+        ):
             for module in learning:
                 if isinstance(module, _InstanceNorm):
                     module.momentum = 1 / (number + 1)
@@ -47,14 +52,20 @@ def estimate(model, data, collate, forward, batch_size):
 
 def layers_of(model):
     """Returns (name, module) of all layers whose running statistics are in files of weights."""
-    return [((name + ".").replace(_model.COMPILED, "")[:-1], module) for name, module in model.named_modules()
-            if _has_statistics(module)]
+    return [
+        ((name + ".").replace(_model.COMPILED, "")[:-1], module)
+        for name, module in model.named_modules()
+        if _has_statistics(module)
+    ]
 
 
 def values_of(layers):
     """Returns (name, values) of the statistics of layers_of()."""
-    return [(name + "." + kind if name else kind, getattr(module, kind)) for name, module in layers
-            for kind in _KINDS]
+    return [
+        (name + "." + kind if name else kind, getattr(module, kind))
+        for name, module in layers
+        for kind in _KINDS
+    ]
 
 
 def _has_statistics(module):
@@ -87,8 +98,10 @@ def _training(model, layers):
     learning = [module for module in layers if module.training and _learns(module)]
     for module in layers:
         module.training = module in learning
-    before = {module: (module.momentum, {name: values.clone() for name, values in module.named_buffers()})
-              for module in learning}
+    before = {
+        module: (module.momentum, {name: values.clone() for name, values in module.named_buffers()})
+        for module in learning
+    }
     for module in learning:
         if not isinstance(module, _InstanceNorm):
             module.momentum = None
@@ -100,7 +113,9 @@ def _training(model, layers):
     finally:
         for module, (momentum, buffers) in before.items():
             module.momentum = momentum
-            if module.num_batches_tracked == 0 and not isinstance(module, _InstanceNorm):  # none has reached it
+            if module.num_batches_tracked == 0 and not isinstance(
+                module, _InstanceNorm
+            ):  # none has reached it
                 for name, values in buffers.items():
                     getattr(module, name).copy_(values)
         for module, mode in modes.items():

@@ -1,14 +1,21 @@
 """Minibatches of samples without an index, from a stream or a worker's own data."""
+
 import itertools
 import warnings
 
 _EMPTY = "the stream of samples (%s) is empty"
-_NOT_ITERABLE = ("minibatches() got samples of type %s, but a stream is an iterable of samples or a function "
-                 "that returns one")
-_ENDED = ("the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a "
-          "function that returns a new stream")
-_OVER = ("the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole job; "
-         "remove the program's loop over epochs, and set epochs in the job (--set epochs=3)")
+_NOT_ITERABLE = (
+    "minibatches() got samples of type %s, but a stream is an iterable of samples or a function "
+    "that returns one"
+)
+_ENDED = (
+    "the stream of samples ended at step %d and cannot be read again: %s; to repeat it, give a "
+    "function that returns a new stream"
+)
+_OVER = (
+    "the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole job; "
+    "remove the program's loop over epochs, and set epochs in the job (--set epochs=3)"
+)
 
 
 class Stream:
@@ -64,8 +71,9 @@ def hint_at_end(attachment):
 def leave(attachment):
     """Ends a worker whose stream has ended and cannot be read again."""
     if hasattr(attachment, "rank"):
-        raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this "
-                                                      "one"))
+        raise RuntimeError(
+            _ENDED % (attachment.step, "the other processes of the group would wait for this one")
+        )
     why = _ENDED % (attachment.step, "this worker leaves the job")
     warnings.warn(why)
     attachment.leave(why)

@@ -1,4 +1,5 @@
 """The weights and the gradient of a program without a framework: flat vectors, and their parts by name."""
+
 import collections.abc
 import math
 
@@ -7,16 +8,24 @@ try:
 except ImportError:
     numpy = None
 
-READ_ONLY = ("the weights are the servers', so the program cannot change them: write the gradient, "
-             "worker.gradients[NAME] = gradient, and worker.step(loss) has the job's optimizer apply it")
+READ_ONLY = (
+    "the weights are the servers', so the program cannot change them: write the gradient, "
+    "worker.gradients[NAME] = gradient, and worker.step(loss) has the job's optimizer apply it"
+)
 _NO_PARAMETER = "the job has no parameter %r: it has %s"
-_FIXED = "the gradients are those of the job's parameters, which cannot be removed: to leave one out, set it to 0"
+_FIXED = (
+    "the gradients are those of the job's parameters, which cannot be removed: to leave one out, set it to 0"
+)
 _SHAPE = "the gradient of %s has shape %s, but the parameter has %s"
 _FLAT_SHAPE = "worker.gradient has shape %s, but got %s"
-_NO_MAPPING = ("worker.gradients got %s: give it a dict of gradients by the parameters' names, or one of them, "
-               "worker.gradients[NAME] = gradient")
-_NO_FLOATS = ("%s has values of type %s: without NumPy it must have float32 values, such as array.array('f') or a "
-              "memoryview of it")
+_NO_MAPPING = (
+    "worker.gradients got %s: give it a dict of gradients by the parameters' names, or one of them, "
+    "worker.gradients[NAME] = gradient"
+)
+_NO_FLOATS = (
+    "%s has values of type %s: without NumPy it must have float32 values, such as array.array('f') or a "
+    "memoryview of it"
+)
 _NO_NUMBERS = "%s got values of type %s, which are not real numbers"
 
 
@@ -38,6 +47,7 @@ def as_floats(value, what):
 
 
 if numpy is not None:
+
     class _Weights(numpy.ndarray):
         """An array that names the remedy where a program writes weights. What is computed from it is an array
         as any other."""
@@ -70,7 +80,7 @@ class _Vector(collections.abc.MutableMapping):
         self.flat, self._parts, begin = self._array(memory, None), {}, 0
         for name, shape in tensors:
             size = math.prod(shape)
-            self._parts[name] = self._array(memory[4 * begin:4 * (begin + size)], shape)
+            self._parts[name] = self._array(memory[4 * begin : 4 * (begin + size)], shape)
             begin += size
 
     @staticmethod
@@ -103,7 +113,9 @@ class _Vector(collections.abc.MutableMapping):
 
     def __reduce__(self):
         # copy.deepcopy and pickle make a dict of copies.
-        return dict, (self._parts if numpy is None else {name: numpy.array(part) for name, part in self.items()},)
+        return dict, (
+            self._parts if numpy is None else {name: numpy.array(part) for name, part in self.items()},
+        )
 
 
 class Parameters(_Vector):
@@ -131,8 +143,12 @@ class Gradients(_Vector):
     def __setitem__(self, name, values):
         part = self[name]
         if values is not part:  # as by +=
-            _copy(values, part, "the gradient of %s" % name,
-                  lambda shape: _SHAPE % (name, shape, tuple(part.shape)))
+            _copy(
+                values,
+                part,
+                "the gradient of %s" % name,
+                lambda shape: _SHAPE % (name, shape, tuple(part.shape)),
+            )
 
     def __delitem__(self, name):
         raise TypeError(_FIXED)
@@ -145,7 +161,12 @@ class Gradients(_Vector):
 
     def assign_flat(self, values):
         if values is not self.flat:
-            _copy(values, self.flat, "worker.gradient", lambda shape: _FLAT_SHAPE % (tuple(self.flat.shape), shape))
+            _copy(
+                values,
+                self.flat,
+                "worker.gradient",
+                lambda shape: _FLAT_SHAPE % (tuple(self.flat.shape), shape),
+            )
 
     def set_to_zero(self):
         if numpy is None:

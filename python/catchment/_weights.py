@@ -1,5 +1,6 @@
 """The job's weights in the model of a PyTorch program: brings them there, and detects what the program does to
 them."""
+
 import warnings
 
 import torch
@@ -7,13 +8,16 @@ import torch
 from . import _copies, _model
 from ._writes import Writes
 
-_REMOVED = ("parameter %s of the job has been removed from the model: change the model before join()")
-_RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before "
-             "join()")
-_REPLACED = ("parameter %s has been replaced since join(), but the optimizer given to join() updates the old "
-             "one: load weights into the parameters that are there, without assign=True")
-_NOT_TRAINED = ("parameter %s requires a gradient now, but did not, or was not in the model, when join() was "
-                "called: the job does not train it, so only this program changes it")
+_REMOVED = "parameter %s of the job has been removed from the model: change the model before join()"
+_RESHAPED = "parameter %s had shape %s when join() was called, and has %s now: change the model before join()"
+_REPLACED = (
+    "parameter %s has been replaced since join(), but the optimizer given to join() updates the old "
+    "one: load weights into the parameters that are there, without assign=True"
+)
+_NOT_TRAINED = (
+    "parameter %s requires a gradient now, but did not, or was not in the model, when join() was "
+    "called: the job does not train it, so only this program changes it"
+)
 
 
 class Parameter:
@@ -22,17 +26,21 @@ class Parameter:
     def __init__(self, name, tensor, begin, weights, gradient, copied):
         self.name, self.tensor = name, tensor
         self.begin, self.end = begin, begin + tensor.numel()
-        self.weights = weights[self.begin:self.end].view(tensor.shape)
-        self.gradient = gradient[self.begin:self.end].view(tensor.shape)
+        self.weights = weights[self.begin : self.end].view(tensor.shape)
+        self.gradient = gradient[self.begin : self.end].view(tensor.shape)
         self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
         # Otherwise, on a GPU, in another precision or order of dimensions, as a view of a larger tensor, or
         # for an optimizer here, weights are copied.
-        self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
-                       tensor.is_contiguous() and
-                       tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
+        self.shared = (
+            not copied
+            and tensor.device.type == "cpu"
+            and tensor.dtype == torch.float32
+            and tensor.is_contiguous()
+            and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        )
         self.ready = False  # the gradient, in this step
         self.moves = False  # has had a gradient
-        self.sent = None    # the .grad that was sent during the backward pass, and its version
+        self.sent = None  # the .grad that was sent during the backward pass, and its version
 
 
 class Weights:
@@ -43,8 +51,10 @@ class Weights:
     def __init__(self, attachment, model, tensors, has_optimizer, wait_for_all):
         self._attachment, self._model = attachment, model
         self._has_optimizer, self._wait_for_all = has_optimizer, wait_for_all
-        self._vectors = tuple(torch.frombuffer(memory, dtype=torch.float32)
-                              for memory in (attachment.weights, attachment.gradient))
+        self._vectors = tuple(
+            torch.frombuffer(memory, dtype=torch.float32)
+            for memory in (attachment.weights, attachment.gradient)
+        )
         self.size = self._vectors[0].numel()
         self.parameters, begin = [], 0
         copied = has_optimizer or hasattr(attachment, "rank")
@@ -52,9 +62,9 @@ class Weights:
             self.parameters.append(Parameter(name, tensor, begin, *self._vectors, copied=copied))
             begin = self.parameters[-1].end
         self.copies = _copies.choose(self.parameters, self._vectors)
-        self.counts = False    # the step, as far as is known
-        self._taken = 0        # values that the parameters have of the step
-        self._warned = set()   # of names
+        self.counts = False  # the step, as far as is known
+        self._taken = 0  # values that the parameters have of the step
+        self._warned = set()  # of names
         for parameter in self.parameters:
             if parameter.shared:
                 parameter.tensor.data = parameter.weights
@@ -122,8 +132,9 @@ class Weights:
         moved = []
         for parameter in self.parameters:
             if parameter.tensor.shape != parameter.shape:
-                raise RuntimeError(_RESHAPED % (parameter.name, tuple(parameter.shape),
-                                                tuple(parameter.tensor.shape)))
+                raise RuntimeError(
+                    _RESHAPED % (parameter.name, tuple(parameter.shape), tuple(parameter.tensor.shape))
+                )
             if parameter.shared and parameter.tensor.data_ptr() != parameter.pointer:
                 moved.append(parameter)
         if moved:
@@ -169,7 +180,7 @@ class Weights:
         # share_memory() and processes that are given the model have moved all tensors with the same storage.
         self._vectors = torch.frombuffer(self._attachment.weights, dtype=torch.float32), self._vectors[1]
         for parameter in self.parameters:
-            parameter.weights = self._vectors[0][parameter.begin:parameter.end].view(parameter.shape)
+            parameter.weights = self._vectors[0][parameter.begin : parameter.end].view(parameter.shape)
         self._copied = [parameter for parameter in self.parameters if not parameter.shared]
         if any(parameter.tensor.device.type == "cuda" for parameter in parameters):
             self.copies = _copies.choose(self.parameters, self._vectors)

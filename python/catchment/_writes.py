@@ -1,11 +1,12 @@
 """Finds weights that the program has written since they arrived, and that the servers' weights replace."""
+
 import collections
 
 import torch
 
-_SAMPLES = 256      # values of the shared memory that each step compares
-_ROUNDING = 8       # units of the largest value: weights that are changed and restored differ by less
-_COMPARISONS = 8    # of a parameter that is copied, and is written and restored in every step
+_SAMPLES = 256  # values of the shared memory that each step compares
+_ROUNDING = 8  # units of the largest value: weights that are changed and restored differ by less
+_COMPARISONS = 8  # of a parameter that is copied, and is written and restored in every step
 
 
 def _differ(one, other):
@@ -30,8 +31,9 @@ class Writes:
     def note(self, vector):
         """Remembers weights that have arrived. vector: the shared memory, flat."""
         self._sample = self._take(vector).clone()
-        self._versions = {parameter: parameter.tensor._version for parameter in self._parameters
-                          if not parameter.shared}
+        self._versions = {
+            parameter: parameter.tensor._version for parameter in self._parameters if not parameter.shared
+        }
 
     @torch.no_grad()
     def find(self, vector):
@@ -40,18 +42,27 @@ class Writes:
         if not torch.equal(sample, self._sample) and _differ(sample, self._sample):
             place = int((sample - self._sample).abs().argmax()) * self._stride(vector)
             return next(parameter.name for parameter in self._parameters if place < parameter.end)
-        return next((parameter.name for parameter in self._parameters
-                     if not parameter.shared and self._is_written(parameter)), None)
+        return next(
+            (
+                parameter.name
+                for parameter in self._parameters
+                if not parameter.shared and self._is_written(parameter)
+            ),
+            None,
+        )
 
     def _stride(self, vector):
         return max(1, vector.numel() // _SAMPLES)
 
     def _take(self, vector):
-        return vector[::self._stride(vector)]
+        return vector[:: self._stride(vector)]
 
     def _is_written(self, parameter):
         tensor = parameter.tensor.detach()
-        if self._versions.get(parameter) == tensor._version or self._comparisons[parameter.name] == _COMPARISONS:
+        if (
+            self._versions.get(parameter) == tensor._version
+            or self._comparisons[parameter.name] == _COMPARISONS
+        ):
             return False
         self._comparisons[parameter.name] += 1
         # Rounded as a copy is.

@@ -8,6 +8,7 @@ example.
         loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
         worker.step(grads, loss)
 """
+
 import sys
 import warnings
 from typing import Any, NamedTuple, Optional
@@ -23,29 +24,46 @@ from ._exchange import ExchangingWorker
 
 __all__ = ["Worker", "join"]
 
-_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, but the job's weights are float32: give join() "
-                 "only the floating-point arrays, such as those of nnx.state(model, nnx.Param) or of "
-                 "equinox.partition(model, equinox.is_inexact_array)")
-_STATISTICS = ("leaf %s of the parameters is a batch statistic, which no gradient moves: give join() only what "
-               "learns by gradients, variables[\"params\"] or nnx.state(model, nnx.Param)")
-_OLD_WEIGHTS = ("worker.step() got gradients, but worker.params() was not called since the step before, so they "
-                "are gradients of other weights than the servers': compute them at worker.params(), or let "
-                "worker.transformation() move your own parameters to the servers' weights")
-_NO_LEAF = ("the gradients have no leaf %s, but the parameters given to join() do: differentiate with "
-            "respect to all of worker.params()")
-_OTHER_LEAF = ("the gradients have a leaf %s, but the parameters given to join() do not: differentiate only "
-               "with respect to worker.params()")
+_NOT_A_NUMBER = (
+    "leaf %s of the parameters is of type %s, but the job's weights are float32: give join() "
+    "only the floating-point arrays, such as those of nnx.state(model, nnx.Param) or of "
+    "equinox.partition(model, equinox.is_inexact_array)"
+)
+_STATISTICS = (
+    "leaf %s of the parameters is a batch statistic, which no gradient moves: give join() only what "
+    'learns by gradients, variables["params"] or nnx.state(model, nnx.Param)'
+)
+_OLD_WEIGHTS = (
+    "worker.step() got gradients, but worker.params() was not called since the step before, so they "
+    "are gradients of other weights than the servers': compute them at worker.params(), or let "
+    "worker.transformation() move your own parameters to the servers' weights"
+)
+_NO_LEAF = (
+    "the gradients have no leaf %s, but the parameters given to join() do: differentiate with "
+    "respect to all of worker.params()"
+)
+_OTHER_LEAF = (
+    "the gradients have a leaf %s, but the parameters given to join() do not: differentiate only "
+    "with respect to worker.params()"
+)
 _OTHER_SHAPE = "the gradient of leaf %s has shape %s, but the parameter has %s"
-_NO_LENGTH = ("the %s set (%s) has no length, but the job assigns samples by index: give join() the number "
-              "of samples")
-_NO_PARAMS = ("worker.transformation() moves parameters to the servers' weights: call update(grads, state, "
-              "params, value=loss)")
+_NO_LENGTH = (
+    "the %s set (%s) has no length, but the job assigns samples by index: give join() the number of samples"
+)
+_NO_PARAMS = (
+    "worker.transformation() moves parameters to the servers' weights: call update(grads, state, "
+    "params, value=loss)"
+)
 _NO_LOSS = "update() got no loss, so the job's metrics show 0: call update(grads, state, params, value=loss)"
-_DROPPED = ("the optimizer's state is not that of the last update, whose result was left out, as by "
-            "optax.MultiSteps: keep the state and the parameters of each update; for updates of several "
-            "minibatches set algorithm.contribution.gradient.push_period in the job")
-_OTHER_PARAMS = ("leaf %s of the parameters has different values than the job's weights: start from "
-                 "worker.params(), because each worker has drawn its own initial values")
+_DROPPED = (
+    "the optimizer's state is not that of the last update, whose result was left out, as by "
+    "optax.MultiSteps: keep the state and the parameters of each update; for updates of several "
+    "minibatches set algorithm.contribution.gradient.push_period in the job"
+)
+_OTHER_PARAMS = (
+    "leaf %s of the parameters has different values than the job's weights: start from "
+    "worker.params(), because each worker has drawn its own initial values"
+)
 
 
 def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
@@ -101,14 +119,21 @@ class _Tree:
         self.leaves = [jnp.asarray(leaf) for _, leaf in found]
         self._places = [leaf.sharding if leaf.committed else None for leaf in self.leaves]
         names = [keystr(path, simple=True, separator=".") for path, _ in found]
-        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + keystr(path)
-                                                                                 for path, _ in found]
+        self.names = (
+            names
+            if all(names) and len(set(names)) == len(names)
+            else ["params" + keystr(path) for path, _ in found]
+        )
 
     def on_devices(self, arrays):
         """Returns a pytree of the values, with the parameters' types and devices."""
-        return tree_unflatten(self._structure, [
-            jax.device_put(values.astype(leaf.dtype, copy=False), place)
-            for values, leaf, place in zip(arrays, self.leaves, self._places)])
+        return tree_unflatten(
+            self._structure,
+            [
+                jax.device_put(values.astype(leaf.dtype, copy=False), place)
+                for values, leaf, place in zip(arrays, self.leaves, self._places)
+            ],
+        )
 
     def leaves_of(self, tree):
         """Returns the leaves of a tree that is like the parameters. Raises ValueError if it is not."""
@@ -155,7 +180,7 @@ class Worker(ExchangingWorker):
     def __init__(self, attachment, tree):
         super().__init__(attachment)
         self._tree = tree
-        self._updates = 0   # of transformation()
+        self._updates = 0  # of transformation()
         self._given = None  # the step whose weights params() has returned last; False: the program was warned
 
     def params(self) -> Any:
@@ -207,9 +232,14 @@ class Worker(ExchangingWorker):
             warnings.warn(_NO_LOSS)
         gradients = self._tree.leaves_of(updates)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
-        weights = io_callback(self._exchange_arrays, shapes, state.updates,
-                              jnp.asarray(0.0 if value is None else value),
-                              *gradients, ordered=True)
+        weights = io_callback(
+            self._exchange_arrays,
+            shapes,
+            state.updates,
+            jnp.asarray(0.0 if value is None else value),
+            *gradients,
+            ordered=True,
+        )
         # In float32 whatever the parameters are, so that apply_updates rounds only once.
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
         return self._tree.like(updates, moves), _State(state.updates + 1)

@@ -8,6 +8,7 @@
 
 Backends: JAX, PyTorch and TensorFlow.
 """
+
 import sys
 import threading
 import warnings
@@ -22,41 +23,69 @@ from ._handed import Handed
 
 __all__ = ["Worker", "join"]
 
-_NO_DATA = ("join() got only the size of the training set: give worker.data(load) a function that returns "
-            "the minibatch of an array of indices")
-_NO_TEST = ("join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that "
-            "returns the loss and the number of samples classified correctly")
-_NO_SHARE = "rename it, or give worker.evaluate() a function that returns the loss and the number of right samples"
-_OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set "
-            "optimizer.%s=...)")
+_NO_DATA = (
+    "join() got only the size of the training set: give worker.data(load) a function that returns "
+    "the minibatch of an array of indices"
+)
+_NO_TEST = (
+    "join() got no test data: give it test=(x_test, y_test), or worker.evaluate() a function that "
+    "returns the loss and the number of samples classified correctly"
+)
+_NO_SHARE = (
+    "rename it, or give worker.evaluate() a function that returns the loss and the number of right samples"
+)
+_OPTIONS = (
+    "worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set "
+    "optimizer.%s=...)"
+)
 _JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
-_RATE = ("the job sets the learning rate, so changes by a callback or the program have no effect: set "
-         "optimizer.learning_rate and optimizer.schedule in the job")
-_NO_LOSS = ("the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or "
-            "loop, call optimizer.scale_loss(loss) before optimizer.apply(...)")
-_EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if "
-              "worker.evaluates")
-_NO_CALLBACK = "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
-_OTHER_DATA = ("fit() has other data than the job's minibatches, or train_step() calls the optimizer several "
-               "times for one: call model.fit(worker.data(), callbacks=[worker.callback()]), and the "
-               "optimizer once, with the gradients of all weights")
-_LOADED = ("weights were loaded into the model after join(), but the servers' replace them: load them before "
-           "join(), which makes them the initial weights of a new job")
-_WRITTEN = ("the program has changed weights of the model after join(), but the servers' replace them in every "
-            "step: load weights before join(), constrain them in the layer's call(), and set weight decay in the "
-            "job")
+_RATE = (
+    "the job sets the learning rate, so changes by a callback or the program have no effect: set "
+    "optimizer.learning_rate and optimizer.schedule in the job"
+)
+_NO_LOSS = (
+    "the optimizer got gradients without a loss, so the job's metrics show 0: in your train_step or "
+    "loop, call optimizer.scale_loss(loss) before optimizer.apply(...)"
+)
+_EVALUATOR = (
+    "this program scores weights and does not train: after compile(), call worker.evaluate() if "
+    "worker.evaluates"
+)
+_NO_CALLBACK = (
+    "fit() lacks the worker's callback: call model.fit(worker.data(), callbacks=[worker.callback()])"
+)
+_OTHER_DATA = (
+    "fit() has other data than the job's minibatches, or train_step() calls the optimizer several "
+    "times for one: call model.fit(worker.data(), callbacks=[worker.callback()]), and the "
+    "optimizer once, with the gradients of all weights"
+)
+_LOADED = (
+    "weights were loaded into the model after join(), but the servers' replace them: load them before "
+    "join(), which makes them the initial weights of a new job"
+)
+_WRITTEN = (
+    "the program has changed weights of the model after join(), but the servers' replace them in every "
+    "step: load weights before join(), constrain them in the layer's call(), and set weight decay in the "
+    "job"
+)
 _OVER = "the job is over: it has no more minibatches for fit()"
-_EPOCHS = ("fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch "
-           "here; pass steps_per_epoch for several")
-_EARLY = ("fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to "
-          "other workers")
-_LEFT_OUT = ("step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one "
-             "minibatch ahead, not more")
+_EPOCHS = (
+    "fit() has epochs=%d, but the job's budget ends it (--set epochs=%d), so it is a single epoch "
+    "here; pass steps_per_epoch for several"
+)
+_EARLY = (
+    "fit() ended before the job: call it again to continue, or worker.leave() to leave the rest to "
+    "other workers"
+)
+_LEFT_OUT = (
+    "step %d was skipped: call the optimizer once for each minibatch; a loop may fetch one "
+    "minibatch ahead, not more"
+)
 _SHUFFLE = "`shuffle=True` was passed, but will be ignored"
 _PAUSE_SECONDS = 0.01
-_ROUNDING = 0.01        # of weights in the lowest precision
+_ROUNDING = 0.01  # of weights in the lowest precision
 _ROUNDING_EXACT = 1e-6  # of weights in float32 and float64
-_SAMPLED = 16           # values of a weight that are compared in each step, or nearly twice as many
+_SAMPLED = 16  # values of a weight that are compared in each step, or nearly twice as many
 
 
 def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
@@ -77,8 +106,14 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     tensors = list(zip(_model.names_of(variables), (tuple(v.shape) for v in variables)))
     directory = _attachment.describe_only()
     if directory is not None:
-        _attachment.describe(directory, tensors, [_model.floats(v).tobytes() for v in variables], train.size,
-                             test.size, notes=_model.lacks(model, test.size > 0))
+        _attachment.describe(
+            directory,
+            tensors,
+            [_model.floats(v).tobytes() for v in variables],
+            train.size,
+            test.size,
+            notes=_model.lacks(model, test.size > 0),
+        )
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
     attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
     return Worker(attachment, model, variables, train, test)
@@ -115,8 +150,12 @@ class Optimizer(keras.optimizers.Optimizer):
                 index = self._get_variable_index(variable)
                 gradients[index] = keras.ops.cast(keras.ops.convert_to_tensor(gradient), "float32")
         shapes = [()] + [tuple(v.shape) for v in self._trainable_variables]
-        sample = keras.ops.concatenate([
-            keras.ops.cast(_sampled(keras.ops.reshape(v, (-1,))), "float32") for v in self._trainable_variables])
+        sample = keras.ops.concatenate(
+            [
+                keras.ops.cast(_sampled(keras.ops.reshape(v, (-1,))), "float32")
+                for v in self._trainable_variables
+            ]
+        )
         rate, *weights = _backend.call(self._worker._exchange_arrays, [sample] + gradients, shapes)
         for variable, values in zip([self._learning_rate] + self._trainable_variables, [rate] + weights):
             variable.assign(keras.ops.convert_to_tensor(values))
@@ -186,10 +225,10 @@ class Worker(ExchangingWorker):
         super().__init__(attachment)
         self._model, self._variables, self._train, self._test = model, variables, train, test
         self._optimizer = None
-        self._fits = False               # in fit(), with the callback
-        self._loss = None                # of the step under way; None: not known
-        self._sample = None              # of the weights that the model received last
-        self._warns = True               # of weights that the program writes
+        self._fits = False  # in fit(), with the callback
+        self._loss = None  # of the step under way; None: not known
+        self._sample = None  # of the weights that the model received last
+        self._warns = True  # of weights that the program writes
         exact = all(variable.dtype in ("float32", "float64") for variable in variables)
         self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
         self._handed = Handed()
@@ -258,15 +297,18 @@ class Worker(ExchangingWorker):
 
         def prepare():
             self._assign_weights()
-            return [(name, _model.floats(variable).tobytes()) for name, variable in
-                    _model.estimate_statistics(self._model, self._train, self.batch_size)]
+            return [
+                (name, _model.floats(variable).tobytes())
+                for name, variable in _model.estimate_statistics(self._model, self._train, self.batch_size)
+            ]
 
         self._evaluate(prepare, score or self._score)
 
     def _score(self):
         parts = _model.as_tuple(self._test.arrays)
-        logs = self._model.evaluate(*parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0,
-                                    return_dict=True)
+        logs = self._model.evaluate(
+            *parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0, return_dict=True
+        )
         name, accuracy = next(((name, value) for name, value in logs.items() if "acc" in name), ("", 0.0))
         return logs["loss"], _counts.right_of_share(accuracy, self._test.size, name, _NO_SHARE)
 
@@ -311,14 +353,17 @@ class Worker(ExchangingWorker):
     def _is_written(self, sample):
         if numpy.array_equal(sample, self._sample, equal_nan=True):
             return False
-        return not numpy.allclose(sample, self._sample, self._rounding,
-                                  self._rounding * abs(self._sample).max())
+        return not numpy.allclose(
+            sample, self._sample, self._rounding, self._rounding * abs(self._sample).max()
+        )
 
     def _differs(self):
         """Returns whether the model has other weights than the servers', apart from rounding to its
         precision."""
-        return not all(numpy.allclose(_model.floats(variable), values, rtol=_ROUNDING)
-                       for variable, values in zip(self._variables, self.parameters.values()))
+        return not all(
+            numpy.allclose(_model.floats(variable), values, rtol=_ROUNDING)
+            for variable, values in zip(self._variables, self.parameters.values())
+        )
 
     def _copy_weights(self):
         weights = super()._copy_weights()
@@ -338,4 +383,4 @@ class Worker(ExchangingWorker):
 
 
 def _sampled(values):
-    return values[::max(1, values.shape[0] // _SAMPLED)]
+    return values[:: max(1, values.shape[0] // _SAMPLED)]

@@ -3,6 +3,7 @@
 Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as
 they are; the job decides on the optimizer, the size of a minibatch and when training ends.
 """
+
 import dataclasses
 import functools
 import importlib
@@ -18,24 +19,40 @@ from . import _attachment, _counts, _lightning_checks, _loaders, torch as catchm
 from ._lightning_loop import EpochsOfJob
 from ._parts import Parts, ShownSchedule
 
-_OWN_BATCH = ("the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
-              "(--set batch_size=%d) if the DataLoader's is right")
-_OWN_OPTIMIZER = ("the job's optimizer moves the weights, so what configure_optimizers() returns, %s, has no effect: "
-                  "set optimizer in the job, or Strategy(local_optimizer=True) for a job with local steps")
-_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of "
-                  "configure_optimizers(), which returns %d of them: return one")
-_NO_LOSS = ("validation_step logs no loss for the job to use as its test loss, only %s: "
-            "self.log(\"val_loss\", ...), or give Strategy the name, loss=\"...\"")
-_NO_SHARE = "log a share, or give Strategy the name of one that is, accuracy=\"...\""
-_NO_PACKAGE = ("catchment.lightning needs the package lightning or pytorch_lightning, but neither is "
-               "installed: pip install lightning")
-_CHANGED = ("the weights of the module were changed at the end of fit() (parameter %s), by a callback for example, but "
-            "they are the job's result, so fit() has put them back")
-_NOT_WRITTEN = ("%s was not written by this program, because only worker 0 writes checkpoints, and it does not have "
-                "the job's final weights: load it only where trainer.is_global_zero is true")
+_OWN_BATCH = (
+    "the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
+    "(--set batch_size=%d) if the DataLoader's is right"
+)
+_OWN_OPTIMIZER = (
+    "the job's optimizer moves the weights, so what configure_optimizers() returns, %s, has no effect: "
+    "set optimizer in the job, or Strategy(local_optimizer=True) for a job with local steps"
+)
+_ONE_OPTIMIZER = (
+    "Strategy(local_optimizer=True) makes the local steps with the optimizer of "
+    "configure_optimizers(), which returns %d of them: return one"
+)
+_NO_LOSS = (
+    "validation_step logs no loss for the job to use as its test loss, only %s: "
+    'self.log("val_loss", ...), or give Strategy the name, loss="..."'
+)
+_NO_SHARE = 'log a share, or give Strategy the name of one that is, accuracy="..."'
+_NO_PACKAGE = (
+    "catchment.lightning needs the package lightning or pytorch_lightning, but neither is "
+    "installed: pip install lightning"
+)
+_CHANGED = (
+    "the weights of the module were changed at the end of fit() (parameter %s), by a callback for example, but "
+    "they are the job's result, so fit() has put them back"
+)
+_NOT_WRITTEN = (
+    "%s was not written by this program, because only worker 0 writes checkpoints, and it does not have "
+    "the job's final weights: load it only where trainer.is_global_zero is true"
+)
 _NO_VALIDATION = "validation_step is empty, so the job has no test loss: nothing is scored"
-_PACKAGES = ("lightning.pytorch",
-             "pytorch_lightning")  # two distributions of one library, with classes of their own
+_PACKAGES = (
+    "lightning.pytorch",
+    "pytorch_lightning",
+)  # two distributions of one library, with classes of their own
 
 
 def _empty_step(module, minibatch, index):
@@ -65,10 +82,18 @@ class Strategy:
     The object is a strategy of the package that the program has imported: lightning, if it has imported both.
     """
 
-    def __new__(cls, loss: Optional[str] = None, accuracy: Optional[str] = None,
-                local_optimizer: bool = False, master: Optional[str] = None, device: Any = None,
-                samples_per_epoch: Optional[int] = None) -> Any:
-        return _strategy_of(_find_package())(loss, accuracy, local_optimizer, master, device, samples_per_epoch)
+    def __new__(
+        cls,
+        loss: Optional[str] = None,
+        accuracy: Optional[str] = None,
+        local_optimizer: bool = False,
+        master: Optional[str] = None,
+        device: Any = None,
+        samples_per_epoch: Optional[int] = None,
+    ) -> Any:
+        return _strategy_of(_find_package())(
+            loss, accuracy, local_optimizer, master, device, samples_per_epoch
+        )
 
 
 def _find_package():
@@ -87,11 +112,16 @@ def _strategy_of(package):
         return importlib.import_module(package + name)
 
     callbacks = part(".callbacks")
-    return type("Strategy", (_JobStrategy, part(".strategies").SingleDeviceStrategy), {
-        "_rank_zero_only": staticmethod(part(".utilities.rank_zero").rank_zero_only),
-        "_combined_loader": part(".utilities.combined_loader").CombinedLoader,
-        "_callbacks": callbacks,
-        "_epochs_of_job": type("EpochsOfJob", (EpochsOfJob, callbacks.Callback), {})})
+    return type(
+        "Strategy",
+        (_JobStrategy, part(".strategies").SingleDeviceStrategy),
+        {
+            "_rank_zero_only": staticmethod(part(".utilities.rank_zero").rank_zero_only),
+            "_combined_loader": part(".utilities.combined_loader").CombinedLoader,
+            "_callbacks": callbacks,
+            "_epochs_of_job": type("EpochsOfJob", (EpochsOfJob, callbacks.Callback), {}),
+        },
+    )
 
 
 class _JobStrategy:
@@ -110,12 +140,12 @@ class _JobStrategy:
         self._master = master
         self._samples_per_epoch = samples_per_epoch
         self._train_loader = self._train_data = self._epochs = None
-        self._scored = []           # samples of each validation loader
-        self._parts = None          # of the servers' optimizer, for a module with several
-        self._left_out = []         # parameters that no optimizer of the module has
-        self._result = None         # the job's final weights, a flat vector
-        self._final_paths = set()   # of checkpoints with these weights, which this worker has not written
-        self._undo = []             # functions that restore the Trainer
+        self._scored = []  # samples of each validation loader
+        self._parts = None  # of the servers' optimizer, for a module with several
+        self._left_out = []  # parameters that no optimizer of the module has
+        self._result = None  # the job's final weights, a flat vector
+        self._final_paths = set()  # of checkpoints with these weights, which this worker has not written
+        self._undo = []  # functions that restore the Trainer
         self._failed = False
 
     # -------------------------------------------------------------------------------------------------------
@@ -128,7 +158,9 @@ class _JobStrategy:
         _lightning_checks.check(trainer, self._callbacks)
         self._leave_out_parameters()
         self._train_loader = trainer.fit_loop._data_source.dataloader()
-        self._train_data = _loaders.training_data(self._train_loader, self._samples_per_epoch is not None, "Strategy")
+        self._train_data = _loaders.training_data(
+            self._train_loader, self._samples_per_epoch is not None, "Strategy"
+        )
         self._scored = self._count_validation(trainer)
         if not self._local_optimizer:
             self._warn_of_settings()
@@ -142,7 +174,12 @@ class _JobStrategy:
 
     def _leave_out_parameters(self):
         """Freezes the parameters that the module's optimizers leave alone, so that the job does, too."""
-        ids = {id(p) for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]}
+        ids = {
+            id(p)
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
         own = list(self.lightning_module.parameters())
         if any(id(p) in ids for p in own):  # configure_optimizers() may return None
             self._left_out = [p for p in own if p.requires_grad and id(p) not in ids]
@@ -155,8 +192,14 @@ class _JobStrategy:
             if len(self.optimizers) != 1:
                 raise ValueError(_ONE_OPTIMIZER % len(self.optimizers))
             local = self.optimizers[0]
-        self.worker = catchment.join(self.lightning_module, self._train_data, sum(self._scored) or None,
-                                     optimizer=local, master=self._master, samples_per_epoch=self._samples_per_epoch)
+        self.worker = catchment.join(
+            self.lightning_module,
+            self._train_data,
+            sum(self._scored) or None,
+            optimizer=local,
+            master=self._master,
+            samples_per_epoch=self._samples_per_epoch,
+        )
         self.worker._attachment.on_result = self._keep_result
 
     def _keep_result(self):
@@ -167,7 +210,10 @@ class _JobStrategy:
         if not trainer.enable_validation:
             return []
         step = self.lightning_module.validation_step
-        if getattr(step, "__code__", None) is not None and step.__code__.co_code == _empty_step.__code__.co_code:
+        if (
+            getattr(step, "__code__", None) is not None
+            and step.__code__.co_code == _empty_step.__code__.co_code
+        ):
             warnings.warn(_NO_VALIDATION)
             return []
         loaders = trainer.fit_loop.epoch_loop.val_loop._data_source.dataloader()
@@ -193,8 +239,13 @@ class _JobStrategy:
             self.optimizers = [self.worker.optimizer()]
         else:
             ids = {id(p.tensor) for p in self.worker._weights.parameters}
-            self._parts = Parts(self.worker, [[p for group in optimizer.param_groups for p in group["params"]
-                                               if id(p) in ids] for optimizer in own])
+            self._parts = Parts(
+                self.worker,
+                [
+                    [p for group in optimizer.param_groups for p in group["params"] if id(p) in ids]
+                    for optimizer in own
+                ],
+            )
             self.optimizers = self._parts.optimizers
         if self.lightning_module.automatic_optimization:
             self.lr_scheduler_configs = []
@@ -202,13 +253,17 @@ class _JobStrategy:
         shown = dict(zip(map(id, own), self.optimizers))
         self.lr_scheduler_configs = [
             dataclasses.replace(config, scheduler=ShownSchedule(shown[id(config.scheduler.optimizer)]))
-            for config in self.lr_scheduler_configs]
+            for config in self.lr_scheduler_configs
+        ]
 
     def _warn_of_settings(self):
         own = self.optimizers
         settings = [type(config.scheduler).__name__ for config in self.lr_scheduler_configs]
-        settings += ["%d groups of parameters in %s" % (len(optimizer.param_groups), type(optimizer).__name__)
-                     for optimizer in own if len(optimizer.param_groups) > 1]
+        settings += [
+            "%d groups of parameters in %s" % (len(optimizer.param_groups), type(optimizer).__name__)
+            for optimizer in own
+            if len(optimizer.param_groups) > 1
+        ]
         if len({repr((type(optimizer), optimizer.defaults)) for optimizer in own}) > 1:
             settings.append("optimizers of different settings")
         if settings:
@@ -230,8 +285,12 @@ class _JobStrategy:
         trainer.callbacks.insert(0, self._epochs)
         self._undo.append(lambda: trainer.callbacks.remove(self._epochs))
         # Without validation ModelCheckpoint saves when an epoch ends.
-        for name, value in (("limit_val_batches", 0), ("check_val_every_n_epoch", 1), ("val_check_interval", 1.0),
-                            ("_val_check_time_interval", None)):
+        for name, value in (
+            ("limit_val_batches", 0),
+            ("check_val_every_n_epoch", 1),
+            ("val_check_interval", 1.0),
+            ("_val_check_time_interval", None),
+        ):
             self._undo.append(functools.partial(setattr, trainer, name, getattr(trainer, name, value)))
             setattr(trainer, name, value)
 
@@ -248,8 +307,9 @@ class _JobStrategy:
         if self.worker is None or not self.lightning_module.trainer.training:
             return dataloader
         minibatches = self.worker.minibatches(self._train_data, self._train_loader.collate_fn)
-        return _loaders.EpochLoader(minibatches, self.worker, lambda: self._epochs.end_epoch(),
-                                    **_loaders.options(self._train_loader))
+        return _loaders.EpochLoader(
+            minibatches, self.worker, lambda: self._epochs.end_epoch(), **_loaders.options(self._train_loader)
+        )
 
     def backward(self, closure_loss, *arguments, **named):
         if self.worker.evaluates:  # manual optimization, in _pass
@@ -272,8 +332,9 @@ class _JobStrategy:
 
     def on_train_start(self):
         if self.worker.evaluates:
-            self.worker.evaluate(self._score, forward=self._pass, data=self._train_data,
-                                 collate=self._train_loader.collate_fn)
+            self.worker.evaluate(
+                self._score, forward=self._pass, data=self._train_data, collate=self._train_loader.collate_fn
+            )
             _attachment.end_program()  # what follows fit() is for the workers, which have the job's result
 
     def _score(self):
@@ -288,8 +349,9 @@ class _JobStrategy:
             raise RuntimeError(_NO_LOSS % (", ".join(sorted(metrics)) or "nothing"))
         accuracy = self._find("acc", metrics)
         samples = self.worker._attachment.test_samples
-        return metrics[loss], 0 if accuracy is None else _counts.right_of_share(metrics[accuracy], samples,
-                                                                                accuracy, _NO_SHARE)
+        return metrics[loss], 0 if accuracy is None else _counts.right_of_share(
+            metrics[accuracy], samples, accuracy, _NO_SHARE
+        )
 
     def _merge(self, logged):
         """Returns the metrics over the samples of all loaders. logged: those of each loader."""
@@ -360,7 +422,11 @@ class _JobStrategy:
     def _put_result_back(self):
         for parameter in self.worker._weights.parameters:
             tensor = parameter.tensor
-            result = self._result[parameter.begin:parameter.end].view(parameter.shape).to(tensor.device, tensor.dtype)
+            result = (
+                self._result[parameter.begin : parameter.end]
+                .view(parameter.shape)
+                .to(tensor.device, tensor.dtype)
+            )
             if not torch.equal(tensor, result):
                 warnings.warn(_CHANGED % parameter.name)
                 tensor.copy_(result)

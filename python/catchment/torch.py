@@ -12,6 +12,7 @@
 All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in
 .grad. With join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
+
 import contextlib
 import warnings
 import weakref
@@ -37,27 +38,46 @@ from ._weights import Weights
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "train"]
 
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
-_OWN_DATA = ("worker.%s() was called for samples that the job has not assigned, because the program has not "
-             "asked for its minibatches: loop over worker.minibatches() or worker.loader(), instead of a "
-             "DataLoader of the training set")
-_OTHER_OPTIMIZER = ("%s changes parameters of the job, but their weights are the servers', so this has no "
-                    "effect: remove it, and set optimizer.learning_rate and the like in the job, or give it "
-                    "to join() for a job with contribution.pseudo_gradient or .elastic")
-_MOVED_TWICE = ("%s moves parameters of the job, as does the optimizer given to join(), whose step worker.step() makes: both "
-                "moves count; remove one of them")
-_WRITTEN = ("the program has changed weights of the model after join() (parameter %s), but the servers' replace "
-            "them in every step: load weights before join(), which makes them the initial weights of a new job, "
-            "constrain weights in the forward pass, and set weight decay in the job")
-_CLOSURE = ("%s calls the model several times in a step, but a step has one gradient: give join() an "
-            "optimizer whose step() needs no closure")
-_SCRIPTED = ("the model is made by torch.jit.script, which has no hooks for join(overlap=True): join without "
-             "overlap")
+_OWN_DATA = (
+    "worker.%s() was called for samples that the job has not assigned, because the program has not "
+    "asked for its minibatches: loop over worker.minibatches() or worker.loader(), instead of a "
+    "DataLoader of the training set"
+)
+_OTHER_OPTIMIZER = (
+    "%s changes parameters of the job, but their weights are the servers', so this has no "
+    "effect: remove it, and set optimizer.learning_rate and the like in the job, or give it "
+    "to join() for a job with contribution.pseudo_gradient or .elastic"
+)
+_MOVED_TWICE = (
+    "%s moves parameters of the job, as does the optimizer given to join(), whose step worker.step() makes: both "
+    "moves count; remove one of them"
+)
+_WRITTEN = (
+    "the program has changed weights of the model after join() (parameter %s), but the servers' replace "
+    "them in every step: load weights before join(), which makes them the initial weights of a new job, "
+    "constrain weights in the forward pass, and set weight decay in the job"
+)
+_CLOSURE = (
+    "%s calls the model several times in a step, but a step has one gradient: give join() an "
+    "optimizer whose step() needs no closure"
+)
+_SCRIPTED = (
+    "the model is made by torch.jit.script, which has no hooks for join(overlap=True): join without overlap"
+)
 _NO_MODULE = "the model is a %s: give join() a torch.nn.Module"
 _NO_LOSS = "worker.step() got no loss: give it the minibatch's mean loss, worker.step(loss)"
 
 
-def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None,
-         master: Optional[str] = None, group: Any = None, overlap: bool = False, samples_per_epoch: Optional[int] = None) -> "Worker":
+def join(
+    model: torch.nn.Module,
+    train: Any = None,
+    test: Any = None,
+    optimizer: Any = None,
+    master: Optional[str] = None,
+    group: Any = None,
+    overlap: bool = False,
+    samples_per_epoch: Optional[int] = None,
+) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that
@@ -84,8 +104,9 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     its model or its data are not the job's.
     """
     if overlap and group is not None:
-        raise ValueError("a process group sends its gradient only when all of it is complete: join without "
-                         "overlap")
+        raise ValueError(
+            "a process group sends its gradient only when all of it is complete: join without overlap"
+        )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(_CLOSURE % type(optimizer).__name__)
     if not isinstance(model, torch.nn.Module):
@@ -98,26 +119,38 @@ def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer:
     _model.check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
     counted = samples_per_epoch is not None
-    train_samples = (_counts.size(samples_per_epoch, "join's samples_per_epoch", 1) if counted else
-                     _model.count(train, "training"))
+    train_samples = (
+        _counts.size(samples_per_epoch, "join's samples_per_epoch", 1)
+        if counted
+        else _model.count(train, "training")
+    )
     test_samples = 0 if test is None else _model.count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
         values = [_model.bytes_of(_model.full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
             _attachment.end_program()
-        _attachment.describe(directory, tensors, values, train_samples, test_samples, optimizer is not None,
-                             _result.lacks(model, test_samples > 0))
+        _attachment.describe(
+            directory,
+            tensors,
+            values,
+            train_samples,
+            test_samples,
+            optimizer is not None,
+            _result.lacks(model, test_samples > 0),
+        )
     device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
 
     def attach():
-        return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None,
-                                      master)
+        return _attachment.Attachment(
+            tensors, train_samples, test_samples, device, optimizer is not None, master
+        )
 
     if group is None:
         attachment = attach()
     else:
         from ._group import GroupAttachment
+
         attachment = GroupAttachment(group, attach)
     return Worker(attachment, model, parameters, train, optimizer, overlap, compiled, counted)
 
@@ -131,9 +164,9 @@ class Worker(Position):
         self._train, self._counted, self._model = train, counted, model
         self._handed = Handed()
         self._handed.note_stepping()
-        self._asked = False    # for minibatches
-        self._warned = False   # of weights that are changed
-        self._loss = 0.0       # of the step before
+        self._asked = False  # for minibatches
+        self._warned = False  # of weights that are changed
+        self._loss = 0.0  # of the step before
         self._optimizer_of_servers = None
         wait_for_all = compiled or not overlap
         self._weights = Weights(attachment, model, parameters, optimizer is not None, wait_for_all)
@@ -260,8 +293,13 @@ class Worker(Position):
         self._gradients.drop()
         self._weights.begin_step()
 
-    def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None,
-                 data: Any = None, collate: Optional[Callable] = None) -> None:
+    def evaluate(
+        self,
+        score: Callable[[], Tuple[float, int]],
+        forward: Optional[Callable] = None,
+        data: Any = None,
+        collate: Optional[Callable] = None,
+    ) -> None:
         """Calls `score` for each evaluation, with the weights to score in the model, until the job is over.
         `score` returns the mean loss over the test set and the number of samples classified correctly (0 if
         there are no classes). In a process group every process calls it, and the result of rank 0 counts.
@@ -272,11 +310,13 @@ class Worker(Position):
         Layers that are frozen keep theirs. The file of weights contains all of them.
         data, collate: as for minibatches().
         """
+
         def prepare():
             self._weights.follow()
             self._weights.copy_all()
-            statistics = _statistics.estimate(self._model, self._train if data is None else data,
-                                              collate, forward, self.batch_size)
+            statistics = _statistics.estimate(
+                self._model, self._train if data is None else data, collate, forward, self.batch_size
+            )
             return [(name, _model.bytes_of(values)) for name, values in statistics]
 
         self._evaluate(prepare, score)
@@ -284,7 +324,8 @@ class Worker(Position):
     def _watch_optimizers(self):
         worker = weakref.ref(self)
         register_optimizer_step_post_hook(
-            lambda optimizer, *_: worker() and worker()._after_other_step(optimizer))
+            lambda optimizer, *_: worker() and worker()._after_other_step(optimizer)
+        )
 
     def _after_other_step(self, optimizer):
         if isinstance(optimizer, Optimizer) or self._attachment.stopped or self._gradients.makes(optimizer):

@@ -6,6 +6,7 @@ Both follow metrics.jsonl in the directory of a run (--out), which may be runnin
 the job has ended. A run is there with the job's fields, its metrics over samples, and the values of
 summary.json. If the job has failed, or its master has disappeared, the run is marked as failed.
 """
+
 from __future__ import annotations
 
 import ast
@@ -38,11 +39,15 @@ _SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
 _FLOCK = "hhqqi0q"
 
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
-_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor "
-           "master.lock; start the job first, and name the directory of its --out")
+_NO_RUN = (
+    "%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor "
+    "master.lock; start the job first, and name the directory of its --out"
+)
 _RENAMED = "%s cannot have the metric %r beside others, and has it as %r"
-_LOST = ("the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; "
-         "its log says why")
+_LOST = (
+    "the master has disappeared: there is no summary.json, and no file has changed for %.0f seconds; "
+    "its log says why"
+)
 
 
 def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
@@ -99,20 +104,28 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     try:
         fields = list(_fields(job))
         for begin in range(0, len(fields), _PARAMETERS):
-            client.log_params(dict(fields[begin:begin + _PARAMETERS]))
+            client.log_params(dict(fields[begin : begin + _PARAMETERS]))
         in_files = urllib.parse.urlparse(client.get_tracking_uri()).scheme in ("", "file")
         names = Names("MLflow", r"[^/\w.\- ]", _MLFLOW_NAME, paths=True, folders=in_files)
         for rows in followed.batches():
             now = int(1000 * time.time())
-            metrics = [client.entities.Metric(names(name), value, now, row[_axis(name)])
-                       for row in rows for name, value in row.items()]
+            metrics = [
+                client.entities.Metric(names(name), value, now, row[_axis(name)])
+                for row in rows
+                for name, value in row.items()
+            ]
             for begin in range(0, len(metrics), _METRICS):
-                client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin:begin + _METRICS])
+                client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin : begin + _METRICS])
         texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
         client.set_tags(texts)
-        client.log_metrics({names("summary/" + name): value for name, value in followed.summary.items()
-                            if name not in texts},
-                           step=followed.summary.get("samples"))
+        client.log_metrics(
+            {
+                names("summary/" + name): value
+                for name, value in followed.summary.items()
+                if name not in texts
+            },
+            step=followed.summary.get("samples"),
+        )
         status = "FAILED" if followed.failed() else "FINISHED"
     finally:
         client.end_run(status)
@@ -123,8 +136,9 @@ class Names:
     """The names that metrics have in another program, which does not accept all names: it has "_" in place of
     what it refuses. Different names stay different; a warning says where one is numbered for that."""
 
-    def __init__(self, program: str, refused: str, length: int = 0, paths: bool = False,
-                 folders: bool = False):
+    def __init__(
+        self, program: str, refused: str, length: int = 0, paths: bool = False, folders: bool = False
+    ):
         """refused: a regular expression of what the program refuses.
         length: the number of characters that it accepts; 0: any.
         paths: whether it refuses names that are not normal relative paths.
@@ -142,16 +156,18 @@ class Names:
     def _find(self, name):
         plain = re.sub(self._refused, "_", name)
         if self._paths:
-            plain = "/".join("_" * max(1, len(part)) if part in ("", ".", "..") else part for part in plain.split("/"))
+            plain = "/".join(
+                "_" * max(1, len(part)) if part in ("", ".", "..") else part for part in plain.split("/")
+            )
             plain = re.sub(r"^\.\.", "__", plain)
         if self._length:
-            plain = plain[:self._length]
+            plain = plain[: self._length]
         for number in itertools.count(1):
             found = plain
             if number > 1:
                 end = "_%d" % number
                 flat_name = plain.replace("/", "_") if self._folders else plain
-                found = (flat_name[:self._length - len(end)] if self._length else flat_name) + end
+                found = (flat_name[: self._length - len(end)] if self._length else flat_name) + end
             folders = {found[:at] for at, c in enumerate(found) if c == "/"} if self._folders else set()
             if found not in self._taken and not any(self._taken.get(folder) for folder in folders):
                 break
@@ -332,4 +348,3 @@ def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
 def _axis(name):
     """Returns the name of the metric that is the x axis of a metric."""
     return _SCORED_AT if name in _SCORES or name == _SCORED_AT else "samples"
-

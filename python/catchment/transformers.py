@@ -4,6 +4,7 @@ instead of transformers.Trainer.
 The model, the data sets, the collator and TrainingArguments stay as they are; the job decides on the
 optimizer, its schedule, the size of a minibatch and when training ends.
 """
+
 import functools
 import inspect
 import math
@@ -11,27 +12,45 @@ import warnings
 
 import transformers
 from torch.utils.data import IterableDataset
-from transformers.trainer_utils import (IntervalStrategy, SaveStrategy, TrainOutput, enable_full_determinism,
-                                        seed_worker, set_seed)
+from transformers.trainer_utils import (
+    IntervalStrategy,
+    SaveStrategy,
+    TrainOutput,
+    enable_full_determinism,
+    seed_worker,
+    set_seed,
+)
 
 from . import _attachment, _counts, _loaders, _transformers_checks, torch as catchment
 from ._model import count
 
-_OWN_BATCH = ("per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
-              "in the job (--set batch_size=%d) if the former is right")
-_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job "
-            "with catchment train --resume, or load the weights into the model before train(), and the job "
-            "starts from them")
-_SEARCHES = ("a search for hyperparameters trains several models, but a job trains one: catchment tune makes a job for "
-             "each")
-_NO_DATA = ("Trainer needs train_dataset, with a length and an index, because the job assigns samples by index; for a "
-            "stream have the job count them, with Trainer(samples_per_epoch=...), the number that all workers together "
-            "train in an epoch")
-_NO_TEST_LENGTH = "eval_dataset%s (%s) has no length, but the evaluation of a job is of a known number of samples"
-_NO_LOSS = ("evaluate() returned no %s, but the job needs a test loss: the model must return a loss for eval_dataset, "
-            "and label_names must name its labels; there are %s")
-_MANY = 10 ** 9  # epochs and steps, above those of any job
-_NO_SHARE = "have compute_metrics return a share, or give Trainer the name of one that is, accuracy=\"...\""
+_OWN_BATCH = (
+    "per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
+    "in the job (--set batch_size=%d) if the former is right"
+)
+_RESUMES = (
+    "train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job "
+    "with catchment train --resume, or load the weights into the model before train(), and the job "
+    "starts from them"
+)
+_SEARCHES = (
+    "a search for hyperparameters trains several models, but a job trains one: catchment tune makes a job for "
+    "each"
+)
+_NO_DATA = (
+    "Trainer needs train_dataset, with a length and an index, because the job assigns samples by index; for a "
+    "stream have the job count them, with Trainer(samples_per_epoch=...), the number that all workers together "
+    "train in an epoch"
+)
+_NO_TEST_LENGTH = (
+    "eval_dataset%s (%s) has no length, but the evaluation of a job is of a known number of samples"
+)
+_NO_LOSS = (
+    "evaluate() returned no %s, but the job needs a test loss: the model must return a loss for eval_dataset, "
+    "and label_names must name its labels; there are %s"
+)
+_MANY = 10**9  # epochs and steps, above those of any job
+_NO_SHARE = 'have compute_metrics return a share, or give Trainer the name of one that is, accuracy="..."'
 
 
 class Trainer(transformers.Trainer):
@@ -53,8 +72,15 @@ class Trainer(transformers.Trainer):
     train() raises ValueError, before the job, for what cannot be had in it (docs/lightning.md has a table).
     """
 
-    def __init__(self, *arguments, local_optimizer=False, accuracy="accuracy", master=None, samples_per_epoch=None,
-                 **named):
+    def __init__(
+        self,
+        *arguments,
+        local_optimizer=False,
+        accuracy="accuracy",
+        master=None,
+        samples_per_epoch=None,
+        **named,
+    ):
         self.worker = None
         self._local_optimizer = local_optimizer
         self._accuracy = accuracy
@@ -73,7 +99,9 @@ class Trainer(transformers.Trainer):
             self._make_model()
         self._join()
         if self.worker.evaluates:
-            self.worker.evaluate(self._score, forward=self._pass, data=self._train_data, collate=self._collate())
+            self.worker.evaluate(
+                self._score, forward=self._pass, data=self._train_data, collate=self._collate()
+            )
             _attachment.end_program()  # what follows train() is for the workers, which have the job's result
         result = super().train(None, None, *arguments, **named)
         if not self.worker._attachment.stopped:  # a callback has ended the loop before the job
@@ -98,8 +126,14 @@ class Trainer(transformers.Trainer):
         args = self.args
         self._train_data = self._read_train_data()
         local = self.create_optimizer() if self._local_optimizer else None
-        self.worker = catchment.join(self.model, self._train_data, sum(self._test_samples().values()) or None,
-                                     optimizer=local, master=self._master, samples_per_epoch=self._samples_per_epoch)
+        self.worker = catchment.join(
+            self.model,
+            self._train_data,
+            sum(self._test_samples().values()) or None,
+            optimizer=local,
+            master=self._master,
+            samples_per_epoch=self._samples_per_epoch,
+        )
         own, job = args.per_device_train_batch_size, self.worker.batch_size
         if own != job:
             warnings.warn(_OWN_BATCH % (own, job, own, own))
@@ -118,7 +152,9 @@ class Trainer(transformers.Trainer):
         accept."""
         data = self.train_dataset
         counted = self._samples_per_epoch is not None
-        if data is None or not (counted or hasattr(data, "__len__") and not isinstance(data, IterableDataset)):
+        if data is None or not (
+            counted or hasattr(data, "__len__") and not isinstance(data, IterableDataset)
+        ):
             raise TypeError(_NO_DATA)
         if self._is_table():
             data = self._remove_unused_columns(data, description="training")
@@ -127,7 +163,9 @@ class Trainer(transformers.Trainer):
         return _loaders.selected(data, self._get_train_sampler(), "set of Trainer, by _get_train_sampler(),")
 
     def _is_table(self):
-        return hasattr(self.train_dataset, "column_names") and not isinstance(self.train_dataset, IterableDataset)
+        return hasattr(self.train_dataset, "column_names") and not isinstance(
+            self.train_dataset, IterableDataset
+        )
 
     def _test_samples(self):
         """Returns the number of samples of each evaluation set by its name; None: the only one."""
@@ -147,7 +185,8 @@ class Trainer(transformers.Trainer):
 
     def is_world_process_zero(self):
         return super().is_world_process_zero() and (
-            self.worker is None or (self.worker.index == 0 and not self.worker.evaluates))
+            self.worker is None or (self.worker.index == 0 and not self.worker.evaluates)
+        )
 
     is_local_process_zero = is_world_process_zero
 
@@ -160,15 +199,23 @@ class Trainer(transformers.Trainer):
 
     def get_train_dataloader(self):
         args = self.args
-        options = {name: getattr(args, "dataloader_" + name) for name in (
-            "num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context") if
-            hasattr(args, "dataloader_" + name)}
+        options = {
+            name: getattr(args, "dataloader_" + name)
+            for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
+            if hasattr(args, "dataloader_" + name)
+        }
         if "num_workers" in inspect.signature(seed_worker).parameters:
-            options["worker_init_fn"] = functools.partial(seed_worker, num_workers=args.dataloader_num_workers,
-                                                          rank=self.worker.index)
+            options["worker_init_fn"] = functools.partial(
+                seed_worker, num_workers=args.dataloader_num_workers, rank=self.worker.index
+            )
         minibatches = self.worker.minibatches(self._train_data, self._collate())
-        return _loaders.EpochLoader(minibatches, self.worker, self._end_epoch,
-                                    pin_memory=args.dataloader_pin_memory and args.device.type == "cuda", **options)
+        return _loaders.EpochLoader(
+            minibatches,
+            self.worker,
+            self._end_epoch,
+            pin_memory=args.dataloader_pin_memory and args.device.type == "cuda",
+            **options,
+        )
 
     def _end_epoch(self):
         self.control.should_epoch_stop = True

@@ -19,6 +19,7 @@ PYTHON is an interpreter with PyTorch, and that of --tensorflow one with TensorF
 `case`, `ratio` and `promised`: a ratio is good where it is not below what is promised, that of `empty`, which
 is of 3 ms, where it is not above.
 """
+
 import argparse
 import json
 import os
@@ -46,32 +47,51 @@ class Bench:
 
     def python(self, *arguments):
         environment = dict(os.environ, OMP_NUM_THREADS="1")
-        return subprocess.Popen([self.args.python, PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE,
-                                text=True,
-                                env=environment)
+        return subprocess.Popen(
+            [self.args.python, PROGRAM, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
 
     def local(self, model):
         return speeds(self.python("local", model, self.args.seconds).communicate()[0])
 
     def ddp(self, model, workers):
         with tempfile.TemporaryDirectory() as directory:
-            ranks = [self.python("ddp", model, self.args.seconds, rank, workers, directory)
-                     for rank in range(workers)]
+            ranks = [
+                self.python("ddp", model, self.args.seconds, rank, workers, directory)
+                for rank in range(workers)
+            ]
             return sum(speeds(rank.communicate()[0]) for rank in ranks)
 
     def train(self, arguments, samples):
         """Runs a job; returns its summary and what its workers printed."""
         with tempfile.TemporaryDirectory() as directory:
             out = os.path.join(directory, "out")
-            command = [os.path.join(ROOT, self.args.bin, "cli/catchment"), "train", *arguments, "--threads=1",
-                       "--evaluator=false", "--out=" + out]
-            for setting in ("algorithm.preset=downpour", "batch_size=%d" % BATCH, "samples=%d" % samples,
-                            "checkpoint.every_seconds=0", "optimizer.learning_rate=0.001"):
+            command = [
+                os.path.join(ROOT, self.args.bin, "cli/catchment"),
+                "train",
+                *arguments,
+                "--threads=1",
+                "--evaluator=false",
+                "--out=" + out,
+            ]
+            for setting in (
+                "algorithm.preset=downpour",
+                "batch_size=%d" % BATCH,
+                "samples=%d" % samples,
+                "checkpoint.every_seconds=0",
+                "optimizer.learning_rate=0.001",
+            ):
                 command += ["--set", setting]
             environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
-            logs = [open(os.path.join(out, "logs", name)) for name in sorted(os.listdir(out + "/logs"))
-                    if name.startswith("worker-")]
+            logs = [
+                open(os.path.join(out, "logs", name))
+                for name in sorted(os.listdir(out + "/logs"))
+                if name.startswith("worker-")
+            ]
             with open(out + "/summary.json") as file:
                 return json.load(file), "".join(log.read() for log in logs)
 
@@ -98,8 +118,12 @@ class Bench:
             for kind, (_, ratios) in cases.items():
                 ratios.append(self.attached(model, 1, local * self.args.seconds, kind) / local)
         for name, ratios in cases.values():
-            self.add("%s: %s / local SGD" % (model, name), ratios, 0.95,
-                     local_ms=round(1000 * BATCH / statistics.median(plain), 1))
+            self.add(
+                "%s: %s / local SGD" % (model, name),
+                ratios,
+                0.95,
+                local_ms=round(1000 * BATCH / statistics.median(plain), 1),
+            )
 
     def two(self, model):
         kept, peers = [], []
@@ -113,8 +137,12 @@ class Bench:
         self.add("%s: two workers / two DDP processes" % model, peers, 1.0)
 
     def peers(self):
-        workers, args = 2, argparse.Namespace(torch=self.args.python, tensorflow=self.args.tensorflow,
-                                              seconds=self.args.seconds)
+        workers, args = (
+            2,
+            argparse.Namespace(
+                torch=self.args.python, tensorflow=self.args.tensorflow, seconds=self.args.seconds
+            ),
+        )
         for system in ("pytorch_rpc", "tensorflow_ps"):
             if not peers.is_installed(args, system):
                 print("%s: %s is not installed; it is left out" % (system, peers.MODULES[system]), flush=True)
@@ -134,17 +162,23 @@ class Bench:
         for _ in range(self.args.rounds):
             attached = BATCH / self.attached("empty", 1, samples)
             with tempfile.NamedTemporaryFile("w", suffix=".textproto") as job:
-                job.write("model { synthetic { parameters: %d step_ms: 0 } } data { synthetic { samples: %d "
-                          "} }"
-                          % (EMPTY_PARAMETERS, samples))
+                job.write(
+                    "model { synthetic { parameters: %d step_ms: 0 } } data { synthetic { samples: %d "
+                    "} }" % (EMPTY_PARAMETERS, samples)
+                )
                 job.flush()
                 built_in = self.train([job.name], samples)[0]
             copies = 2 * BATCH / speeds(self.python("copy", "empty", 1).communicate()[0])
             steps.append((1000 * attached, BATCH * 1000 / built_in["samples_per_second"], 1000 * copies))
         attached, built_in, copies = (statistics.median(times) for times in zip(*steps))
-        self.add("a step without computation, beyond the built-in's and a copy each way",
-                 [(a - b - c) / PROMISED_MS for a, b, c in steps], 1.0, attached_ms=round(attached, 1),
-                 built_in_ms=round(built_in, 1), copies_ms=round(copies, 1))
+        self.add(
+            "a step without computation, beyond the built-in's and a copy each way",
+            [(a - b - c) / PROMISED_MS for a, b, c in steps],
+            1.0,
+            attached_ms=round(attached, 1),
+            built_in_ms=round(built_in, 1),
+            copies_ms=round(copies, 1),
+        )
 
 
 def speeds(text):
@@ -156,8 +190,9 @@ def speeds(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--tensorflow", default="python3")

@@ -9,6 +9,7 @@ first steps.
 MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x
 64 x 64; or empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
 """
+
 import itertools
 import sys
 import time
@@ -34,8 +35,11 @@ class Block(nn.Module):
         self.norm1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Sequential() if stride == 1 and inputs == outputs else nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.shortcut = (
+            nn.Sequential()
+            if stride == 1 and inputs == outputs
+            else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        )
 
     def forward(self, x):
         y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
@@ -47,21 +51,38 @@ def make_model(name):
     torch.manual_seed(0)
     if name == "mnist_mlp":
         batches = [(torch.randn(BATCH, 784), torch.randint(10, (BATCH,))) for _ in range(MLP_BATCHES)]
-        return nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
-                             nn.Linear(128, 10)), batches
+        return nn.Sequential(
+            nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
+        ), batches
     labels = torch.randint(10, (BATCH,))
     if name == "mnist_cnn":
         return nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
+            nn.Conv2d(1, 32, 3),
+            nn.ReLU(True),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(True),
+            nn.MaxPool2d(2),
             nn.Flatten(),
-            nn.Linear(9216, 128), nn.ReLU(True), nn.Linear(128, 10)), [(torch.randn(BATCH, 1, 28, 28),
-                                                                        labels)]
+            nn.Linear(9216, 128),
+            nn.ReLU(True),
+            nn.Linear(128, 10),
+        ), [(torch.randn(BATCH, 1, 28, 28), labels)]
     widths = [64, 128, 256, 512]
-    blocks = [Block(widths[max(0, i - 1)] if j == 0 else widths[i], widths[i], 2 if j == 0 and i > 0 else 1)
-              for i in range(4) for j in range(2)]
-    net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True),
-                        nn.MaxPool2d(3, 2, 1),
-                        *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    blocks = [
+        Block(widths[max(0, i - 1)] if j == 0 else widths[i], widths[i], 2 if j == 0 and i > 0 else 1)
+        for i in range(4)
+        for j in range(2)
+    ]
+    net = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(True),
+        nn.MaxPool2d(3, 2, 1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, 1000),
+    )
     return net, [(torch.randn(BATCH, 3, 64, 64), labels)]
 
 
@@ -90,6 +111,7 @@ def local_steps(model, batches):
 
 def attached_steps(model, batches, overlap):
     import catchment.torch as catchment
+
     worker = catchment.join(model, SAMPLES, overlap=overlap)
     for step, _ in enumerate(worker.minibatches(range(SAMPLES), collate=len)):
         x, y = batches[step % len(batches)]
@@ -101,8 +123,11 @@ def attached_steps(model, batches, overlap):
 
 def empty_steps():
     import catchment
-    sizes = [EMPTY_PARAMETERS * (i + 1) // EMPTY_TENSORS - EMPTY_PARAMETERS * i // EMPTY_TENSORS
-             for i in range(EMPTY_TENSORS)]
+
+    sizes = [
+        EMPTY_PARAMETERS * (i + 1) // EMPTY_TENSORS - EMPTY_PARAMETERS * i // EMPTY_TENSORS
+        for i in range(EMPTY_TENSORS)
+    ]
     worker = catchment.join({"part%d" % i: torch.zeros(n).numpy() for i, n in enumerate(sizes)}, SAMPLES)
     for _ in worker.minibatches():
         worker.step(0.0)
@@ -118,6 +143,7 @@ def copies():
 
 def ddp_steps_per_second(model, batches, seconds, rank, workers, directory):
     import torch.distributed as dist
+
     dist.init_process_group("gloo", init_method="file://%s/store" % directory, rank=rank, world_size=workers)
     steps = local_steps(nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True), batches)
     # All take as many steps: those that fill the time of the first.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests what attached.py makes of the times that it measures."""
+
 import contextlib
 import io
 import sys
@@ -26,13 +27,21 @@ class AttachedTest(unittest.TestCase):
         local = iter([100.0, 200.0, 400.0])
         kept = {"attached": iter([90.0, 190.0, 200.0]), "overlapped": iter([95.0, 196.0, 400.0])}
         self.bench.local = lambda model: next(local)
-        self.bench.attached = lambda model, workers, samples, kind: self.asked.append((
-            workers, samples)) or next(kept[kind])
-        self.assertEqual(self.run_case("one", "cnn"),
-                         [{"case": "cnn: one worker / local SGD", "ratio": 0.9, "promised": 0.95,
-                           "local_ms": 640.0},
-                          {"case": "cnn: one worker with overlap / local SGD", "ratio": 0.98, "promised": 0.95,
-                           "local_ms": 640.0}])
+        self.bench.attached = lambda model, workers, samples, kind: (
+            self.asked.append((workers, samples)) or next(kept[kind])
+        )
+        self.assertEqual(
+            self.run_case("one", "cnn"),
+            [
+                {"case": "cnn: one worker / local SGD", "ratio": 0.9, "promised": 0.95, "local_ms": 640.0},
+                {
+                    "case": "cnn: one worker with overlap / local SGD",
+                    "ratio": 0.98,
+                    "promised": 0.95,
+                    "local_ms": 640.0,
+                },
+            ],
+        )
         self.assertEqual(self.asked, [(1, 200.0)] * 2 + [(1, 400.0)] * 2 + [(1, 800.0)] * 2)
 
     def test_two_workers_are_compared_with_twice_one_and_with_two_processes(self):
@@ -46,25 +55,31 @@ class AttachedTest(unittest.TestCase):
         self.bench.attached = lambda model, workers, samples: attached.BATCH / 0.060
         self.bench.train = lambda arguments, samples: ({"samples_per_second": attached.BATCH / 0.050}, "")
         self.bench.python = lambda *arguments: types.SimpleNamespace(
-            communicate=lambda: ("speed %f\n" % (attached.BATCH / 0.004), None))
-        row, = self.run_case("empty")
+            communicate=lambda: ("speed %f\n" % (attached.BATCH / 0.004), None)
+        )
+        (row,) = self.run_case("empty")
         self.assertAlmostEqual(row["ratio"], 2 / 3, places=3)
         self.assertEqual((row["attached_ms"], row["built_in_ms"], row["copies_ms"]), (60.0, 50.0, 8.0))
 
     def test_two_workers_are_compared_with_the_parameter_servers_that_are_installed(self):
         self.bench.args.python = self.bench.args.tensorflow = "python"
         self.bench.local = lambda model: 100.0
-        self.bench.attached = lambda model, workers, samples: self.asked.append((model, workers,
-                                                                                 samples)) or 300.0
+        self.bench.attached = lambda model, workers, samples: (
+            self.asked.append((model, workers, samples)) or 300.0
+        )
         speeds = iter([100.0, None, 200.0])
         with unittest.mock.patch.multiple(
-                attached.peers, is_installed=lambda args, system: system == "pytorch_rpc",
-                measure=lambda args, system, workers: next(speeds)):
-            row, = self.run_case("peers")
-        self.assertEqual(row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25,
-                               "promised": 1.0})
-        self.assertEqual(self.asked,
-                         [("mnist_mlp", 2, 400.0)] * 2)  # of three rounds, of which one has failed
+            attached.peers,
+            is_installed=lambda args, system: system == "pytorch_rpc",
+            measure=lambda args, system, workers: next(speeds),
+        ):
+            (row,) = self.run_case("peers")
+        self.assertEqual(
+            row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25, "promised": 1.0}
+        )
+        self.assertEqual(
+            self.asked, [("mnist_mlp", 2, 400.0)] * 2
+        )  # of three rounds, of which one has failed
 
     def test_speeds_of_several_processes_are_added(self):
         self.assertEqual(attached.speeds("a line\nspeed 1.5\nspeed 2\n"), 3.5)

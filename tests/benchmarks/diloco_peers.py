@@ -21,6 +21,7 @@ optimizer take beyond their median, the waiting included), longest_step (of repl
 (over the loopback interface), busiest_second (the most megabytes in a second while both train, without a
 fault), and steps (of both replicas).
 """
+
 import argparse
 import json
 import os
@@ -45,6 +46,7 @@ sys.dont_write_bytecode = True
 
 
 # ----------------------------------------------------------------------------------------------- the replicas
+
 
 class Steps:
     """Writes down when each step of the optimizer began, and how long it took."""
@@ -75,6 +77,7 @@ def make():
 
 def backward(tiny, model, x, y):
     from torch import nn
+
     loss = tiny.mean_loss(model, x, y)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -83,6 +86,7 @@ def backward(tiny, model, x, y):
 
 def replica_of_catchment(directory=""):
     import catchment.torch
+
     tiny, texts, tests, model, optimizer = make()
     worker = catchment.torch.join(model, texts, tests, optimizer=optimizer)
     if worker.evaluates:
@@ -104,6 +108,7 @@ def replica_of_torchft(directory, index, rounds, lighthouse):
     from torchft.process_group import ProcessGroupGloo
 
     tiny, texts, tests, model, optimizer = make()
+
     def state():
         return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
 
@@ -112,11 +117,20 @@ def replica_of_torchft(directory, index, rounds, lighthouse):
         optimizer.load_state_dict(state["optimizer"])
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=60)), load_state_dict=load,
-                      state_dict=state,
-                      min_replica_size=1, use_async_quorum=False, rank=0, world_size=1,
-                      store_addr="127.0.0.1", store_port=store.port,
-                      lighthouse_addr=lighthouse, replica_id=f"replica{index}", hostname="127.0.0.1")
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=60)),
+        load_state_dict=load,
+        state_dict=state,
+        min_replica_size=1,
+        use_async_quorum=False,
+        rank=0,
+        world_size=1,
+        store_addr="127.0.0.1",
+        store_port=store.port,
+        lighthouse_addr=lighthouse,
+        replica_id=f"replica{index}",
+        hostname="127.0.0.1",
+    )
     outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
     generator = torch.Generator().manual_seed(int(index))
     half_of_all = Subset(texts, range(int(index), len(texts), REPLICAS))
@@ -148,6 +162,7 @@ def replica_of_torchft(directory, index, rounds, lighthouse):
 # -----------------------------------------------------------------------------------------------------------
 # the runs
 
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
@@ -166,9 +181,14 @@ class Run:
 
     def start(self, name, *command, **environment):
         with open(os.path.join(self.directory, name + ".log"), "ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       start_new_session=True,
-                                       env=dict(self.environment, **environment))
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=dict(self.environment, **environment),
+            )
         self.processes.append(process)
         return process
 
@@ -178,25 +198,44 @@ class Run:
     def start_coordinator(self):
         if self.system == "torchft":
             program = os.path.join(os.path.dirname(self.arguments.python), "torchft_lighthouse")
-            self.start("lighthouse", program, f"--bind={self.address}", "--min_replicas=1",
-                       "--join_timeout_ms=10000",
-                       TORCHFT_LIGHTHOUSE="http://" + self.address)
+            self.start(
+                "lighthouse",
+                program,
+                f"--bind={self.address}",
+                "--min_replicas=1",
+                "--join_timeout_ms=10000",
+                TORCHFT_LIGHTHOUSE="http://" + self.address,
+            )
             return
         decoupled = self.system == "catchment_decoupled"
         contribution = f"local_steps: {LOCAL_STEPS}" + (f", fragments: {LOCAL_STEPS}" if decoupled else "")
         job = os.path.join(self.directory, "job.textproto")
-        command = [os.path.join(ROOT, "bazel-bin/cli/catchment"), "validate",
-                   "--program=" + shlex.join(self.role("catchment")),
-                   f"--workers={REPLICAS}", "--write=" + job]
-        for field in ("algorithm.preset=" + ("decoupled_diloco" if decoupled else "diloco"),
-                      f"batch_size={BATCH}",
-                      f"samples={REPLICAS * self.arguments.steps * BATCH}", "evaluation.every_epochs=1000",
-                      "shared_memory=false", "algorithm.contribution.pseudo_gradient={%s}" % contribution):
+        command = [
+            os.path.join(ROOT, "bazel-bin/cli/catchment"),
+            "validate",
+            "--program=" + shlex.join(self.role("catchment")),
+            f"--workers={REPLICAS}",
+            "--write=" + job,
+        ]
+        for field in (
+            "algorithm.preset=" + ("decoupled_diloco" if decoupled else "diloco"),
+            f"batch_size={BATCH}",
+            f"samples={REPLICAS * self.arguments.steps * BATCH}",
+            "evaluation.every_epochs=1000",
+            "shared_memory=false",
+            "algorithm.contribution.pseudo_gradient={%s}" % contribution,
+        ):
             command += ["--set", field]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment)
-        self.start("server", os.path.join(ROOT, "bazel-bin/server/catchment_server"), "--job=" + job,
-                   "--index=0",
-                   "--servers=" + self.address, "--out=" + self.directory + "/out", "--evaluators=1")
+        self.start(
+            "server",
+            os.path.join(ROOT, "bazel-bin/server/catchment_server"),
+            "--job=" + job,
+            "--index=0",
+            "--servers=" + self.address,
+            "--out=" + self.directory + "/out",
+            "--evaluators=1",
+        )
 
     def note_bytes(self):
         """Notes the bytes of each second in which both replicas train."""
@@ -214,8 +253,11 @@ class Run:
             rounds = str(self.arguments.steps // LOCAL_STEPS)
             command = self.role("torchft", self.directory, str(index), rounds, "http://" + self.address)
         else:
-            command = [os.path.join(ROOT, "bazel-bin/worker/catchment_worker"), "--master=" + self.address,
-                       "--program=" + shlex.join(self.role("catchment", self.directory))]
+            command = [
+                os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
+                "--master=" + self.address,
+                "--program=" + shlex.join(self.role("catchment", self.directory)),
+            ]
         return self.start(f"replica{index}", *command, REPLICA=f"replica{index}")
 
     def steps(self, index):
@@ -238,31 +280,40 @@ class Run:
         self.start_coordinator()
         replicas = [self.start_replica(index) for index in range(REPLICAS)]
         if not self.system == "torchft":
-            self.start("evaluator", os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
-                       "--role=evaluator",
-                       "--master=" + self.address, "--program=" + shlex.join(self.role("catchment",
-                                                                                       self.directory)))
+            self.start(
+                "evaluator",
+                os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
+                "--role=evaluator",
+                "--master=" + self.address,
+                "--program=" + shlex.join(self.role("catchment", self.directory)),
+            )
         if fault:
             self.await_that(lambda: len(self.steps(1)) >= self.arguments.steps // 4, "a quarter of the steps")
             replicas[1].kill()
             replicas[1].wait()
             time.sleep(GONE_SECONDS)
             replicas[1] = self.start_replica(1)
-        self.await_that(lambda: all(replica.poll() is not None for replica in replicas), "the end of the "
-                                                                                         "replicas")
+        self.await_that(
+            lambda: all(replica.poll() is not None for replica in replicas), "the end of the replicas"
+        )
         codes = [replica.returncode for replica in replicas]
         if codes != [0] * REPLICAS:
-            raise RuntimeError(f"{self.system}: replicas ended with {codes}; their logs are in "
-                               f"{self.directory}")
+            raise RuntimeError(
+                f"{self.system}: replicas ended with {codes}; their logs are in {self.directory}"
+            )
         own = self.steps(0)
         typical = statistics.median(duration for _, duration in own)
-        return {"system": self.system, "fault": fault, "test_loss": self.test_loss(),
-                "seconds": own[-1][0] + own[-1][1] - own[0][0],
-                "exchange_seconds": sum(max(0, duration - typical) for _, duration in own),
-                "longest_step": max(duration for _, duration in own),
-                "megabytes": (loopback_bytes() - before) / 1e6,
-                "busiest_second": None if fault else max(self.of_seconds, default=None),
-                "steps": [len(self.steps(index)) for index in range(REPLICAS)]}
+        return {
+            "system": self.system,
+            "fault": fault,
+            "test_loss": self.test_loss(),
+            "seconds": own[-1][0] + own[-1][1] - own[0][0],
+            "exchange_seconds": sum(max(0, duration - typical) for _, duration in own),
+            "longest_step": max(duration for _, duration in own),
+            "megabytes": (loopback_bytes() - before) / 1e6,
+            "busiest_second": None if fault else max(self.of_seconds, default=None),
+            "steps": [len(self.steps(index)) for index in range(REPLICAS)],
+        }
 
     def test_loss(self):
         if self.system == "torchft":

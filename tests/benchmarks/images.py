@@ -7,6 +7,7 @@ examples/resnet18_images.textproto (random crops of 224 x 224) with one worker o
 of 333 to 500 pixels, in 1,000 classes. Prints how long the worker waited for minibatches, relative to the
 time of its steps, and how long an image took to read, decode and resize.
 """
+
 import argparse
 import json
 import os
@@ -20,18 +21,29 @@ BATCH = 16
 
 def train(args, data, loader_threads):
     with tempfile.TemporaryDirectory() as out:
-        command = [args.catchment, "train", os.path.join(ROOT, "examples", "resnet18_images.textproto"),
-                   "--workers=1",
-                   f"--threads={args.threads}", "--evaluator=false", "--json", f"--out={out}/out"]
+        command = [
+            args.catchment,
+            "train",
+            os.path.join(ROOT, "examples", "resnet18_images.textproto"),
+            "--workers=1",
+            f"--threads={args.threads}",
+            "--evaluator=false",
+            "--json",
+            f"--out={out}/out",
+        ]
         if args.stage:
             command.append(f"--stage={out}")
-        for setting in (f"data.image_folder={{train: 'train' directory: '{data}' classes: {CLASSES}}}",
-                        f"data.loader_threads={loader_threads}", f"batch_size={BATCH}",
-                        f"samples={args.samples}",
-                        "checkpoint.every_updates=0"):
+        for setting in (
+            f"data.image_folder={{train: 'train' directory: '{data}' classes: {CLASSES}}}",
+            f"data.loader_threads={loader_threads}",
+            f"batch_size={BATCH}",
+            f"samples={args.samples}",
+            "checkpoint.every_updates=0",
+        ):
             command += ["--set", setting]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True)
+        done = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         return json.loads(done.stdout)
 
 
@@ -47,19 +59,35 @@ def main():
     args = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as data:
-        subprocess.run([args.write_images, f"{data}/train", str(CLASSES), str(max(1, args.images // CLASSES)),
-                        "333", "500"],
-                       check=True)
+        subprocess.run(
+            [
+                args.write_images,
+                f"{data}/train",
+                str(CLASSES),
+                str(max(1, args.images // CLASSES)),
+                "333",
+                "500",
+            ],
+            check=True,
+        )
         for loader_threads in (1, 2):
             run = train(args, data, loader_threads)
             steps = sum(run[part + "_seconds"] for part in ("compute", "push", "pull"))
-            rows.append(dict(loader_threads=loader_threads, samples_per_s=round(run["samples_per_second"], 2),
-                             waited_of_step_time=round(run["data_seconds"] / steps, 4),
-                             ms_per_image=round(1000 * run["read_seconds"] / args.samples, 2),
-                             kb_per_image=round(run["bytes_read"] / args.samples / 1000, 1)))
-            print("{loader_threads} loader threads: {samples_per_s} samples/s, waited for data "
-                  "{waited_of_step_time} of the steps' time; an image of {kb_per_image} KB took "
-                  "{ms_per_image} ms".format(**rows[-1]), flush=True)
+            rows.append(
+                dict(
+                    loader_threads=loader_threads,
+                    samples_per_s=round(run["samples_per_second"], 2),
+                    waited_of_step_time=round(run["data_seconds"] / steps, 4),
+                    ms_per_image=round(1000 * run["read_seconds"] / args.samples, 2),
+                    kb_per_image=round(run["bytes_read"] / args.samples / 1000, 1),
+                )
+            )
+            print(
+                "{loader_threads} loader threads: {samples_per_s} samples/s, waited for data "
+                "{waited_of_step_time} of the steps' time; an image of {kb_per_image} KB took "
+                "{ms_per_image} ms".format(**rows[-1]),
+                flush=True,
+            )
     if args.json:
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -21,6 +21,7 @@ its end. A peer that cannot be imported is named and left out.
 Rows of --json: system, workers, samples_per_second (of all workers, the median over the rounds) and ratio:
 Catchment's downpour with as many workers divided by this system, so above 1 where Catchment is faster.
 """
+
 import argparse
 import json
 import os
@@ -42,8 +43,9 @@ SAMPLES_PER_SECOND = 40000  # of one worker of Catchment, about: how many sample
 
 def run_group(command, limit, env=None):
     """Standard output of the command; kills its process group at the end, or after `limit` seconds."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+    )
     try:
         output, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -61,11 +63,25 @@ def run_group(command, limit, env=None):
 
 def catchment_speed(args, preset, workers):
     with tempfile.TemporaryDirectory() as out:
-        command = [args.catchment, "train", os.path.join(ROOT, "examples", "mnist_mlp.textproto"),
-                   f"--workers={workers}", "--threads=1", "--evaluator=false", "--json", f"--out={out}/out"]
+        command = [
+            args.catchment,
+            "train",
+            os.path.join(ROOT, "examples", "mnist_mlp.textproto"),
+            f"--workers={workers}",
+            "--threads=1",
+            "--evaluator=false",
+            "--json",
+            f"--out={out}/out",
+        ]
         samples = int(SAMPLES_PER_SECOND * args.seconds * workers)
-        for setting in (f"algorithm.preset={preset}", f"batch_size={BATCH}", f"samples={samples}",
-                        "checkpoint.every_updates=0", "optimizer.kind=SGD", "block_kib=1024"):
+        for setting in (
+            f"algorithm.preset={preset}",
+            f"batch_size={BATCH}",
+            f"samples={samples}",
+            "checkpoint.every_updates=0",
+            "optimizer.kind=SGD",
+            "block_kib=1024",
+        ):
             command += ["--set", setting]
         return json.loads(run_group(command, args.seconds * 10 + START_SECONDS))["samples_per_second"]
 
@@ -73,8 +89,15 @@ def catchment_speed(args, preset, workers):
 def peer_speed(args, system, workers):
     python = args.torch if MODULES[system] == "torch" else args.tensorflow
     script = os.path.join(HERE, f"peers_{MODULES[system]}.py")
-    env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo",
-               CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2", PYTHONDONTWRITEBYTECODE="1")
+    env = dict(
+        os.environ,
+        OMP_NUM_THREADS="1",
+        GLOO_SOCKET_IFNAME="lo",
+        TP_SOCKET_IFNAME="lo",
+        CUDA_VISIBLE_DEVICES="",
+        TF_CPP_MIN_LOG_LEVEL="2",
+        PYTHONDONTWRITEBYTECODE="1",
+    )
     with tempfile.TemporaryDirectory() as out:
         command = [python, script, system, str(workers), str(args.seconds), str(BATCH), out]
         return float(run_group(command, 3 * args.seconds + START_SECONDS, env))
@@ -92,8 +115,9 @@ def is_installed(args, system):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--catchment", default=os.path.join(ROOT, "bazel-bin", "cli", "catchment"))
     parser.add_argument("--json")
     parser.add_argument("--workers", default="1,2")
@@ -123,8 +147,15 @@ def measure(args, system, workers):
 def make_rows(workers, speeds):
     medians = {system: statistics.median(values) for system, values in speeds.items() if values}
     ours = medians.get("downpour")
-    return [dict(system=system, workers=workers, samples_per_second=round(speed, 1),
-                 ratio=round(ours / speed, 3) if ours else None) for system, speed in medians.items()]
+    return [
+        dict(
+            system=system,
+            workers=workers,
+            samples_per_second=round(speed, 1),
+            ratio=round(ours / speed, 3) if ours else None,
+        )
+        for system, speed in medians.items()
+    ]
 
 
 def main():
@@ -134,8 +165,9 @@ def main():
         if is_installed(args, system):
             systems.append(system)
         else:
-            print(f"{system}: {MODULES[system]} is not installed; it is left out", file=sys.stderr,
-                  flush=True)
+            print(
+                f"{system}: {MODULES[system]} is not installed; it is left out", file=sys.stderr, flush=True
+            )
     rows = []
     for workers in map(int, args.workers.split(",")):
         speeds = {system: [] for system in systems}
@@ -145,9 +177,11 @@ def main():
                 if speed is not None:
                     speeds[system].append(speed)
         for row in make_rows(workers, speeds):
-            print("{system:14} {workers} workers {samples_per_second:10.1f} samples/s, downpour / this "
-                  "{ratio}".format(
-                **row), flush=True)
+            print(
+                "{system:14} {workers} workers {samples_per_second:10.1f} samples/s, downpour / this "
+                "{ratio}".format(**row),
+                flush=True,
+            )
             rows.append(row)
     if args.json:
         with open(args.json, "w") as file:

@@ -6,6 +6,7 @@ Prints the samples per second of all workers together. The coordinator deals out
 steps each, since every function that it schedules costs a separate call. All processes listen on free ports
 of 127.0.0.1.
 """
+
 import json
 import multiprocessing
 import os
@@ -33,6 +34,7 @@ def free_addresses(count):
 def set_task(cluster, kind, index):
     os.environ["TF_CONFIG"] = json.dumps(dict(cluster=cluster, task=dict(type=kind, index=index)))
     import tensorflow as tf
+
     tf.config.threading.set_intra_op_parallelism_threads(1)
     return tf
 
@@ -41,8 +43,9 @@ def serve(cluster, kind, index):
     tf = set_task(cluster, kind, index)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
-    tf.distribute.Server(resolver.cluster_spec(), job_name=kind, task_index=index, protocol="grpc",
-                         config=config, start=True).join()
+    tf.distribute.Server(
+        resolver.cluster_spec(), job_name=kind, task_index=index, protocol="grpc", config=config, start=True
+    ).join()
 
 
 def make_function(tf, strategy, batch):
@@ -69,8 +72,10 @@ def make_function(tf, strategy, batch):
             strategy.run(step, next(iterator))
 
     def make_dataset(_):
-        samples = (tf.random.normal((BATCHES * batch, 784)),
-                   tf.random.uniform((BATCHES * batch,), maxval=10, dtype=tf.int64))
+        samples = (
+            tf.random.normal((BATCHES * batch, 784)),
+            tf.random.uniform((BATCHES * batch,), maxval=10, dtype=tf.int64),
+        )
         return tf.data.Dataset.from_tensor_slices(samples).batch(batch).cache().repeat().prefetch(2)
 
     return run_steps, make_dataset
@@ -83,7 +88,8 @@ def coordinate(cluster, workers, seconds, batch):
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     run_steps, make_dataset = make_function(tf, strategy, batch)
     dataset = coordinator.create_per_worker_dataset(
-        lambda: strategy.distribute_datasets_from_function(make_dataset))
+        lambda: strategy.distribute_datasets_from_function(make_dataset)
+    )
     iterator = iter(dataset)
 
     def run(functions):

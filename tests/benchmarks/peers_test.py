@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """peers.py with programs that stand in for Catchment and for an interpreter with PyTorch."""
+
 import json
 import os
 import subprocess
@@ -46,7 +47,6 @@ def is_running(pid):
 
 
 class PeersTest(unittest.TestCase):
-
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
@@ -56,10 +56,20 @@ class PeersTest(unittest.TestCase):
 
     def run_peers(self, *flags):
         rows = os.path.join(self.directory, "rows.json")
-        done = subprocess.run([sys.executable, os.path.join(HERE, "peers.py"),
-                               f"--catchment={self.catchment}",
-                               f"--json={rows}", "--rounds=1", "--seconds=0.1", *flags],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [
+                sys.executable,
+                os.path.join(HERE, "peers.py"),
+                f"--catchment={self.catchment}",
+                f"--json={rows}",
+                "--rounds=1",
+                "--seconds=0.1",
+                *flags,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(rows) as file:
             return {(row["system"], row["workers"]): row for row in json.load(file)}, done.stderr
@@ -79,8 +89,9 @@ class PeersTest(unittest.TestCase):
         self.assertNotIn("pytorch_ddp", errors)
 
     def test_run_that_fails_is_named_and_has_no_row(self):
-        failing = write_program(self.directory, "failing",
-                                "#!/bin/bash\n[[ $1 == -c ]] || { echo broken >&2; exit 3; }\n")
+        failing = write_program(
+            self.directory, "failing", "#!/bin/bash\n[[ $1 == -c ]] || { echo broken >&2; exit 3; }\n"
+        )
         rows, errors = self.run_peers(f"--torch={failing}", "--tensorflow=/no/python", "--workers=1")
         self.assertEqual({system for system, _ in rows}, {"downpour", "sync"})
         self.assertIn("pytorch_ddp, 1 workers", errors)

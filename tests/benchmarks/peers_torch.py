@@ -4,6 +4,7 @@
 
 Prints the samples per second of all workers together. Processes find each other through files in DIRECTORY.
 """
+
 import os
 import sys
 import threading
@@ -23,8 +24,9 @@ BATCHES = 50  # minibatches in memory
 def make_model():
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
-                         nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
+    )
 
 
 def make_batches(batch):
@@ -108,8 +110,9 @@ def run_rpc(rank, workers, seconds, batch, directory):
     if rank == workers:
         make_model()
         ParameterServer.instance = ParameterServer()
-    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=max(2, workers),
-                                              init_method=f"file://{directory}/store")
+    options = rpc.TensorPipeRpcBackendOptions(
+        num_worker_threads=max(2, workers), init_method=f"file://{directory}/store"
+    )
     name = "server" if rank == workers else f"worker{rank}"
     rpc.init_rpc(name, rank=rank, world_size=workers + 1, rpc_backend_options=options)
     if rank < workers:

@@ -13,6 +13,7 @@ rows of --json.
 --isa=avx2 limits both programs to AVX2: oneDNN in both, and PyTorch's own kernels, MKL and OpenBLAS.
 --isa=native lifts such limits. Every row names its instruction set.
 """
+
 import argparse
 import ctypes.util
 import json
@@ -26,24 +27,47 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BATCH = 128
 IMAGES = ("mnist_cnn", "resnet20")
 # The variables that limit oneDNN (by either name), PyTorch's own kernels and MKL.
-AVX2 = dict(DNNL_MAX_CPU_ISA="AVX2", ONEDNN_MAX_CPU_ISA="AVX2", ATEN_CPU_CAPABILITY="avx2",
-            MKL_ENABLE_INSTRUCTIONS="AVX2")
+AVX2 = dict(
+    DNNL_MAX_CPU_ISA="AVX2",
+    ONEDNN_MAX_CPU_ISA="AVX2",
+    ATEN_CPU_CAPABILITY="avx2",
+    MKL_ENABLE_INSTRUCTIONS="AVX2",
+)
 JOBS = dict(mnist_cnn="mnist_cnn", mnist_mlp="mnist_mlp", hep_lstm="hep_lstm", resnet20="resnet20_cifar10")
 
 
 def pytorch_model(name):
     from torch import nn
+
     sys.path.insert(0, os.path.join(ROOT, "tests", "worker", "model", "golden"))
     import make_golden
+
     if name == "mnist_cnn":
-        return (1, 28, 28), 10, nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2),
-            nn.Dropout(0.25),
-            nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(128, 10))
+        return (
+            (1, 28, 28),
+            10,
+            nn.Sequential(
+                nn.Conv2d(1, 32, 3),
+                nn.ReLU(True),
+                nn.Conv2d(32, 64, 3),
+                nn.ReLU(True),
+                nn.MaxPool2d(2),
+                nn.Dropout(0.25),
+                nn.Flatten(),
+                nn.Linear(9216, 128),
+                nn.ReLU(True),
+                nn.Dropout(0.5),
+                nn.Linear(128, 10),
+            ),
+        )
     if name == "mnist_mlp":
-        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128),
-                                         nn.ReLU(True),
-                                         nn.Linear(128, 10))
+        return (
+            (784,),
+            10,
+            nn.Sequential(
+                nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
+            ),
+        )
     if name == "hep_lstm":
         return (50, 19), 3, nn.Sequential(make_golden.Lstm(19, 50), nn.Linear(50, 3))
     return (3, 32, 32), 10, make_golden.resnet20()
@@ -51,6 +75,7 @@ def pytorch_model(name):
 
 def run_pytorch(name, threads, seconds, channels_last):
     import torch
+
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     shape, classes, net = pytorch_model(name)
@@ -81,16 +106,20 @@ def libraries():
 
 def refuse_reference_blas():
     if "/blas/libblas.so" in libraries():
-        sys.exit("PyTorch computes with the reference BLAS here, ten times slower than it could: install "
-                 "libopenblas0-pthread, or name another PYTHON, one with PyTorch from PyPI")
+        sys.exit(
+            "PyTorch computes with the reference BLAS here, ten times slower than it could: install "
+            "libopenblas0-pthread, or name another PYTHON, one with PyTorch from PyPI"
+        )
 
 
 def describe_pytorch():
     """Its version, and whether it computes with OpenBLAS. (NumPy loads its own in addition to MKL.)"""
     import torch
+
     torch.ones(2, 2) @ torch.ones(2, 2)
-    print(json.dumps([torch.__version__, not torch.backends.mkl.is_available()
-                      and "openblas" in libraries()]))
+    print(
+        json.dumps([torch.__version__, not torch.backends.mkl.is_available() and "openblas" in libraries()])
+    )
 
 
 def environment(isa):
@@ -121,12 +150,20 @@ class PyTorch:
     def choose_kernels(self):
         with open("/proc/cpuinfo") as file:
             flags = set(file.read().split())
-        names = [name for name, flag in (("Haswell", "avx2"), ("SkylakeX", "avx512f"),
-                                         ("Cooperlake", "avx512_bf16"),
-                                         ("SapphireRapids", "amx_tile")) if flag in flags]
+        names = [
+            name
+            for name, flag in (
+                ("Haswell", "avx2"),
+                ("SkylakeX", "avx512f"),
+                ("Cooperlake", "avx512_bf16"),
+                ("SapphireRapids", "amx_tile"),
+            )
+            if flag in flags
+        ]
         environments = [self.env] + [dict(self.env, OPENBLAS_CORETYPE=name) for name in names]
-        self.env = max(environments, key=lambda env: float(self.output(["--pytorch", "mnist_mlp", "1", "1",
-                                                                        "0"], env)))
+        self.env = max(
+            environments, key=lambda env: float(self.output(["--pytorch", "mnist_mlp", "1", "1", "0"], env))
+        )
 
     def speed(self, model, threads, seconds):
         if model not in IMAGES:
@@ -136,22 +173,31 @@ class PyTorch:
         return self.run(model, threads, seconds, self.channels_last[model])
 
     def run(self, model, threads, seconds, channels_last):
-        return float(self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))],
-                                 self.env))
+        return float(
+            self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))], self.env)
+        )
 
     def describe(self, model):
         kernels = self.env.get("OPENBLAS_CORETYPE")
-        return " ".join(filter(None, [
-            self.version, kernels and f"OPENBLAS_CORETYPE={kernels}", "tcmalloc" if "LD_PRELOAD" in self.env
-            else "",
-            "channels_last" if self.channels_last.get(model) else ""]))
+        return " ".join(
+            filter(
+                None,
+                [
+                    self.version,
+                    kernels and f"OPENBLAS_CORETYPE={kernels}",
+                    "tcmalloc" if "LD_PRELOAD" in self.env else "",
+                    "channels_last" if self.channels_last.get(model) else "",
+                ],
+            )
+        )
 
 
 def build_ours():
     """Builds our program and returns its path."""
     subprocess.run(["bazel", "build", "//tests/benchmarks/network:train_speed"], cwd=ROOT, check=True)
-    bin_folder = subprocess.run(["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True,
-                                stdout=subprocess.PIPE)
+    bin_folder = subprocess.run(
+        ["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE
+    )
     return os.path.join(bin_folder.stdout.strip(), "tests", "benchmarks", "network", "train_speed")
 
 
@@ -179,11 +225,22 @@ def main():
                 speeds[0].append(float(result.stdout))
                 speeds[1].append(pytorch.speed(model, threads, args.seconds))
             our, their = (statistics.median(s) for s in speeds)
-            rows.append(dict(model=model, isa=args.isa, threads=int(threads), samples_per_s=round(our, 1),
-                             pytorch_samples_per_s=round(their, 1), ratio=round(our / their, 3),
-                             pytorch=pytorch.describe(model)))
-            print(f"{model:10} {args.isa}, {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, "
-                  f"ratio {our / their:.2f} ({rows[-1]['pytorch']})", flush=True)
+            rows.append(
+                dict(
+                    model=model,
+                    isa=args.isa,
+                    threads=int(threads),
+                    samples_per_s=round(our, 1),
+                    pytorch_samples_per_s=round(their, 1),
+                    ratio=round(our / their, 3),
+                    pytorch=pytorch.describe(model),
+                )
+            )
+            print(
+                f"{model:10} {args.isa}, {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, "
+                f"ratio {our / their:.2f} ({rows[-1]['pytorch']})",
+                flush=True,
+            )
     if args.json:
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -16,6 +16,7 @@ trace      --trace
 Prints each pair's ratio, and the mean and the median of the costs with the bootstrap's intervals of 95 %. The
 mean of a virtual machine depends on a few pairs, in which the host took processor time away.
 """
+
 import argparse
 import json
 import os
@@ -67,12 +68,19 @@ class Run:
             job = os.path.join(self.directory, "job.textproto")
             with open(job, "w") as file:
                 file.write(JOB % args.samples)
-            commands = [["server/catchment_server", "--job=" + job, "--servers=" + self.master,
-                         "--out=" + os.path.join(self.directory, "out")]]
+            commands = [
+                [
+                    "server/catchment_server",
+                    "--job=" + job,
+                    "--servers=" + self.master,
+                    "--out=" + os.path.join(self.directory, "out"),
+                ]
+            ]
             commands += [["worker/catchment_worker", "--master=" + self.master]] * 2
             begin = time.monotonic()
-            self.processes = [self._start(index, command, flags, metrics)
-                              for index, command in enumerate(commands)]
+            self.processes = [
+                self._start(index, command, flags, metrics) for index, command in enumerate(commands)
+            ]
             self.usages = [os.wait4(process.pid, 0) for process in self.processes]
             self.seconds = time.monotonic() - begin
             for (_, status, _), log in zip(self.usages, ("0", "1", "2")):
@@ -83,8 +91,9 @@ class Run:
     def _start(self, index, command, flags, metrics):
         more = ["--metrics_port=%d" % self.metrics_ports[index]] if metrics else []
         with open(os.path.join(self.directory, "%d.log" % index), "w") as log:
-            return subprocess.Popen([os.path.join(self.args.bin, command[0]), *command[1:], *flags, *more],
-                                    stdout=log, stderr=log)
+            return subprocess.Popen(
+                [os.path.join(self.args.bin, command[0]), *command[1:], *flags, *more], stdout=log, stderr=log
+            )
 
 
 class Queries:
@@ -168,15 +177,29 @@ def main():
         scaled = cost / runs["watched"].times if args.what == "queries" else cost
         costs.append(scaled)
         plain_costs.append(runs["plain"].cost)
-        print(json.dumps(dict(plain=runs["plain"].cost, watched=runs["watched"].cost, ratio=round(1 + cost,
-                                                                                                  4),
-                              seconds=round(runs["plain"].seconds, 1),
-                              times=round(getattr(runs["watched"], "times", 1), 1),
-                              metrics_times=round(getattr(runs["watched"], "metrics_times", 1), 1))),
-              flush=True)
-    print("%s: mean %s, median %s of %.3g s, %d pairs" % (
-        args.what, with_interval(statistics.fmean, costs), with_interval(statistics.median, costs),
-        statistics.fmean(plain_costs), args.pairs))
+        print(
+            json.dumps(
+                dict(
+                    plain=runs["plain"].cost,
+                    watched=runs["watched"].cost,
+                    ratio=round(1 + cost, 4),
+                    seconds=round(runs["plain"].seconds, 1),
+                    times=round(getattr(runs["watched"], "times", 1), 1),
+                    metrics_times=round(getattr(runs["watched"], "metrics_times", 1), 1),
+                )
+            ),
+            flush=True,
+        )
+    print(
+        "%s: mean %s, median %s of %.3g s, %d pairs"
+        % (
+            args.what,
+            with_interval(statistics.fmean, costs),
+            with_interval(statistics.median, costs),
+            statistics.fmean(plain_costs),
+            args.pairs,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The daemons of one round: real processes with mutual TLS, each in a network namespace if this process may
 make them."""
+
 import json
 import os
 import re
@@ -27,9 +28,11 @@ def find(path):
     for directory in (ROOT, os.path.join(ROOT, "bazel-bin")):
         if os.path.exists(os.path.join(directory, path)):
             return os.path.join(directory, path)
-    sys.exit(f"tests/chaos/run: there is no {path}; build it: bazel build //server:catchment_server "
-             "//worker:catchment_worker //cli:catchment //tests/cluster:network_switch "
-             "//tests/server/control:replay")
+    sys.exit(
+        f"tests/chaos/run: there is no {path}; build it: bazel build //server:catchment_server "
+        "//worker:catchment_worker //cli:catchment //tests/cluster:network_switch "
+        "//tests/server/control:replay"
+    )
 
 
 def control_log(directory):
@@ -40,6 +43,7 @@ def control_log(directory):
 class Loopback:
     """All processes at 127.0.0.1, with ports that are free: without root. Connections cannot be cut or
     delayed."""
+
     can_cut = False
 
     def __init__(self, count, directory, options):
@@ -58,6 +62,7 @@ class Loopback:
 
 class Switched:
     """Each process in a network namespace, joined by the packet switch of tests/cluster."""
+
     can_cut = True
 
     def __init__(self, count, directory, options):
@@ -68,8 +73,12 @@ class Switched:
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "lo", "up")
         log = open(os.path.join(directory, "logs", "switch.log"), "ab")
-        self.switch = subprocess.Popen([find("tests/cluster/network_switch"), *options, *self.names],
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        self.switch = subprocess.Popen(
+            [find("tests/cluster/network_switch"), *options, *self.names],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
         if self.switch.stdout.readline() != b"ready\n":
             raise Failure("the packet switch does not start; logs/switch.log says why")
 
@@ -85,8 +94,16 @@ class Switched:
 
     def cut_one(self, host, cut):
         """Without a route, what the host sends is dropped, and TCP sends it again later."""
-        run("ip", "-n", self.names[host], "route", "delete" if cut else "add", "10.213.77.0/24", "dev",
-            "wire0")
+        run(
+            "ip",
+            "-n",
+            self.names[host],
+            "route",
+            "delete" if cut else "add",
+            "10.213.77.0/24",
+            "dev",
+            "wire0",
+        )
 
     def close(self):
         self.switch.terminate()
@@ -106,8 +123,9 @@ class Process:
 
     def start(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=self.env)
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env
+            )
 
     def kill(self):
         self.process.kill()
@@ -145,45 +163,78 @@ class Cluster:
         self.evaluators = [self.start_evaluator() for _ in range(int(self.job.evaluated))]
 
     def make_server(self, index):
-        words = [find("server/catchment_server"), f"--job={self.directory}/job.textproto", f"--index={index}",
-                 "--servers=" + ",".join(self.addresses), f"--out={self.out}", "--threads=1"]
+        words = [
+            find("server/catchment_server"),
+            f"--job={self.directory}/job.textproto",
+            f"--index={index}",
+            "--servers=" + ",".join(self.addresses),
+            f"--out={self.out}",
+            "--threads=1",
+        ]
         if index == 0:
             words.append("--control_log=" + control_log(self.directory))
         return self.make("server", f"server-{index}", index, words)
 
     def start_worker(self, number):
         # A worker that takes the place of another one has its host.
-        words = [find("worker/catchment_worker"), "--master=" + self.addresses[0], "--threads=1",
-                 "--connect_timeout_seconds=60"]
+        words = [
+            find("worker/catchment_worker"),
+            "--master=" + self.addresses[0],
+            "--threads=1",
+            "--connect_timeout_seconds=60",
+        ]
         if self.job.kind == "counted":
-            words.append(f"--program=exec {sys.executable} {find('tests/chaos/count.py')} "
-                         f"{jobs.COPIES} {jobs.SAMPLES} {jobs.STEP_SECONDS}")
+            words.append(
+                f"--program=exec {sys.executable} {find('tests/chaos/count.py')} "
+                f"{jobs.COPIES} {jobs.SAMPLES} {jobs.STEP_SECONDS}"
+            )
         worker = self.make("worker", f"worker-{number}", self.num_servers + number, words)
         worker.start()
         return worker
 
     def start_evaluator(self):
-        evaluator = self.make("evaluator", "evaluator", self.num_servers + jobs.WORKERS, [
-            find("worker/catchment_worker"), "--role=evaluator", "--master=" + self.addresses[0],
-            "--threads=1",
-            "--connect_timeout_seconds=60"])
+        evaluator = self.make(
+            "evaluator",
+            "evaluator",
+            self.num_servers + jobs.WORKERS,
+            [
+                find("worker/catchment_worker"),
+                "--role=evaluator",
+                "--master=" + self.addresses[0],
+                "--threads=1",
+                "--connect_timeout_seconds=60",
+            ],
+        )
         evaluator.start()
         return evaluator
 
     def make(self, role, name, host, command):
-        env = dict(os.environ,
-                   PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py"))))
-        return Process(name, host, self.network.prefix(host) + command + self.tls[role],
-                       os.path.join(self.directory, "logs", name + ".log"), env)
+        env = dict(
+            os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py")))
+        )
+        return Process(
+            name,
+            host,
+            self.network.prefix(host) + command + self.tls[role],
+            os.path.join(self.directory, "logs", name + ".log"),
+            env,
+        )
 
     def status(self):
         """Returns the content of `catchment status --json`, or None if the master does not answer."""
-        command = self.network.prefix(self.num_servers) + [
-            find("cli/catchment"), "status", self.addresses[0], "--json"] + self.tls["operator"]
+        command = (
+            self.network.prefix(self.num_servers)
+            + [find("cli/catchment"), "status", self.addresses[0], "--json"]
+            + self.tls["operator"]
+        )
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL,
-                                  timeout=5)
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=5,
+            )
             return json.loads(done.stdout)
         except (subprocess.TimeoutExpired, ValueError):
             return None
@@ -192,8 +243,11 @@ class Cluster:
         """Returns the samples that the master reports as computed again, because the last contribution of a
         worker that was lost had reached only some of the blocks."""
         with open(os.path.join(self.directory, "logs", "server-0.log"), errors="replace") as log:
-            return sum(map(int, re.findall(r"reached only some blocks: (\d+) samples are computed again",
-                                           log.read())))
+            return sum(
+                map(
+                    int, re.findall(r"reached only some blocks: (\d+) samples are computed again", log.read())
+                )
+            )
 
     def processes(self):
         return self.servers + self.workers + self.evaluators
@@ -226,16 +280,20 @@ class Cluster:
                 last, deadline = found, time.monotonic() + PATIENCE
             if time.monotonic() > deadline:
                 running = ", ".join(process.name for process in self.processes() if process.runs())
-                raise Failure(f"nothing has changed for {PATIENCE} s after {last}, and these still run: {running}; "
-                              f"awaited: {what}")
+                raise Failure(
+                    f"nothing has changed for {PATIENCE} s after {last}, and these still run: {running}; "
+                    f"awaited: {what}"
+                )
             time.sleep(pause)
         return value
 
     def await_end(self):
         """Waits until all processes have ended by themselves with exit code 0."""
+
         def has_ended():
             self.check_processes()
             return not any(process.runs() for process in self.processes())
+
         self.await_that(has_ended, "the end of all processes")
 
     def close(self):

@@ -8,6 +8,7 @@ samples, in each copy, and 0 elsewhere. With SGD, learning rate 1 and no momentu
 adds 1 there: after training, the weight of a sample is the number of times that it was applied to the block
 that holds it. All values are small integers, for which float32 is exact. A step takes SECONDS at least.
 """
+
 import array
 import sys
 import time

@@ -1,5 +1,6 @@
 """The faults. Each is a function of a cluster and a random generator that does it, and starts what it ended
 again."""
+
 import os
 import signal
 import subprocess
@@ -140,8 +141,13 @@ def fill_disk(cluster, random):
 def complete_checkpoints(cluster):
     directory = os.path.join(cluster.out, "checkpoints")
     names = os.listdir(directory) if os.path.isdir(directory) else []
-    complete = [name for name in names if name.startswith("checkpoint-") and not name.endswith(".unusable")
-                and os.path.exists(os.path.join(directory, name, "manifest.textproto"))]
+    complete = [
+        name
+        for name in names
+        if name.startswith("checkpoint-")
+        and not name.endswith(".unusable")
+        and os.path.exists(os.path.join(directory, name, "manifest.textproto"))
+    ]
     return [os.path.join(directory, name) for name in sorted(complete, key=lambda n: int(n.split("-")[1]))]
 
 

@@ -1,4 +1,5 @@
 """The jobs of the rounds, and what their results must be."""
+
 import array
 import glob
 import json
@@ -6,11 +7,29 @@ import os
 import re
 import struct
 
-PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd",
-           "sync_backup",
-           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "fedbuff", "diloco", "streaming_diloco",
-           "muloco",
-           "diloco_async", "decoupled_diloco"]
+PRESETS = [
+    "sync",
+    "downpour",
+    "staleness_aware",
+    "dc_asgd",
+    "gap_aware",
+    "easgd",
+    "easgd_sync",
+    "eamsgd",
+    "sync_backup",
+    "hybrid",
+    "softsync",
+    "ssp",
+    "dana",
+    "gem",
+    "local_sgd",
+    "fedbuff",
+    "diloco",
+    "streaming_diloco",
+    "muloco",
+    "diloco_async",
+    "decoupled_diloco",
+]
 
 # Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale.
 # In a group of two, the rule averages the contributions of the members; worker_scaling undoes this, also
@@ -24,12 +43,16 @@ COUNTED = {
     "sync_backup": ("", ADD % 1),
     "downpour": ("compensation { none {} }", ADD % 1),
     "ssp": ("compensation { none {} }", ADD % 1),
-    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }",
-                ADD % 1),
+    "dc_asgd": (
+        "compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }",
+        ADD % 1,
+    ),
     "dana": ("contribution { look_ahead { momentum: 0 } } compensation { none {} }", ADD % 1),
     "streaming_diloco": ("contribution { pseudo_gradient { %s overlap_steps: 1 } }" % STEPS, ADD % 1),
-    "diloco_async": ("contribution { pseudo_gradient { %s steps_by_speed: false } } compensation { none {} }"
-                     % STEPS, ADD % 1),
+    "diloco_async": (
+        "contribution { pseudo_gradient { %s steps_by_speed: false } } compensation { none {} }" % STEPS,
+        ADD % 1,
+    ),
     "decoupled_diloco": ("contribution { pseudo_gradient { %s overlap_steps: 1 } }" % STEPS, ADD % 1),
 }
 # Presets whose updates are means of contributions with different numbers of samples (of a worker that has
@@ -43,8 +66,13 @@ DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not appli
 
 # Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must
 # contain.
-REPEATABLE = {"sync": "", "easgd_sync": "worker_state: true", "local_sgd": "worker_state: true",
-              "diloco": "worker_state: true", "streaming_diloco": "worker_state: true"}
+REPEATABLE = {
+    "sync": "",
+    "easgd_sync": "worker_state: true",
+    "local_sgd": "worker_state: true",
+    "diloco": "worker_state: true",
+    "streaming_diloco": "worker_state: true",
+}
 
 COPIES, SAMPLES, BATCH, WORKERS = 4, 512, 8, 2
 STEP_SECONDS = 0.004
@@ -83,8 +111,10 @@ class Job:
             optimizer = "optimizer { %s }" % optimizer
             path = directory + "/zeros.safetensors"
             write_zeros(path)
-            model = ('model { external { tensors { name: "counts" shape: %d shape: %d } } initial_weights: "%s" }\n'
-                     "data { external { train_samples: %d } }" % (COPIES, SAMPLES, path, SAMPLES))
+            model = (
+                'model { external { tensors { name: "counts" shape: %d shape: %d } } initial_weights: "%s" }\n'
+                "data { external { train_samples: %d } }" % (COPIES, SAMPLES, path, SAMPLES)
+            )
         repeatable = self.kind == "repeatable"
         state = REPEATABLE[self.preset] if repeatable else ""
         return f"""
@@ -100,16 +130,17 @@ block_kib: 1
 shared_memory: {str(self.shared_memory).lower()}
 device: CPU
 deterministic: {str(repeatable).lower()}
-{'evaluation { every_epochs: 1 keep_best: true %s }' % self.stops if self.evaluated else ''}
+{"evaluation { every_epochs: 1 keep_best: true %s }" % self.stops if self.evaluated else ""}
 checkpoint {{ every_seconds: 0.3 keep: 3 {state} }}
 faults {{ connect_timeout_seconds: 60 heartbeat_timeout_seconds: {self.heartbeat_timeout}
-  {'standby: 1' if self.standby else ''} }}
+  {"standby: 1" if self.standby else ""} }}
 """
 
 
 def write_zeros(path):
-    header = json.dumps({"counts": {"dtype": "F32", "shape": [COPIES, SAMPLES],
-                                    "data_offsets": [0, 4 * COPIES * SAMPLES]}}).encode()
+    header = json.dumps(
+        {"counts": {"dtype": "F32", "shape": [COPIES, SAMPLES], "data_offsets": [0, 4 * COPIES * SAMPLES]}}
+    ).encode()
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + bytes(4 * COPIES * SAMPLES))
@@ -121,10 +152,10 @@ def read_weights(path):
         data = file.read()
     size = struct.unpack("<Q", data[:8])[0]
     tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
+    for name, entry in json.loads(data[8 : 8 + size]).items():
         if name != "__metadata__" and entry["dtype"] == "F32":
             begin, end = entry["data_offsets"]
-            tensors[name] = array.array("f", data[8 + size + begin:8 + size + end])
+            tensors[name] = array.array("f", data[8 + size + begin : 8 + size + end])
     return tensors
 
 
@@ -140,7 +171,7 @@ def count(weights, epochs):
     count."""
     lost = doubled = most = 0
     for copy in range(COPIES):
-        values = weights[copy * SAMPLES:(copy + 1) * SAMPLES]
+        values = weights[copy * SAMPLES : (copy + 1) * SAMPLES]
         for value in values:
             if value < 0 or value != int(value):
                 raise ValueError(f"a weight is {value}, which is not a number of applications")
@@ -152,8 +183,11 @@ def count(weights, epochs):
 
 def read_accounts(out):
     """Returns the samples that each block of the last checkpoint has taken, with those that came too late."""
-    complete = [path for path in glob.glob(out + "/checkpoints/checkpoint-*")
-                if os.path.exists(path + "/manifest.textproto") and not path.endswith(".unusable")]
+    complete = [
+        path
+        for path in glob.glob(out + "/checkpoints/checkpoint-*")
+        if os.path.exists(path + "/manifest.textproto") and not path.endswith(".unusable")
+    ]
     last = max(complete, key=lambda path: int(path.rsplit("-", 1)[1]))
     accounts = []
     for path in glob.glob(last + "/shard-*.safetensors"):

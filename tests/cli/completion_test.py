@@ -4,6 +4,7 @@
 `catchment` is replaced by a function that prints its arguments, so that a word which Tab has completed is
 seen after Enter.
 """
+
 import os
 import pty
 import select
@@ -54,8 +55,13 @@ class Shell:
         pid, self._terminal = pty.fork()
         if pid == 0:
             os.chdir(SCRATCH)
-            environment = {"PATH": os.environ["PATH"], "HOME": SCRATCH, "TERM": "dumb", "PS1": "",
-                           "LC_ALL": "C"}
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOME": SCRATCH,
+                "TERM": "dumb",
+                "PS1": "",
+                "LC_ALL": "C",
+            }
             os.execvpe(SHELLS[name][0], SHELLS[name], environment)
         self._pid = pid
         self._seen = ""
@@ -107,14 +113,16 @@ def check_lists():
     script = os.path.join(SCRATCH, "script.bash")
     ask = """source "$0"; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _catchment; printf '%s\\n' "${COMPREPLY[@]}" """
     for words, wanted in [
-            (["catchment", ""], {"train", "validate", "doctor", "completion", "man", "help", "--version"}),
-            (["catchment", "help", "st"], {"status", "stop"}),
-            (["catchment", "status", "--"], {"--json", "--watch", "--certs=", "--help"}),
-            (["catchment_worker", "--role", "=", ""], {"worker", "evaluator"}),
-            (["catchment_worker", "--role="], {"--role=worker", "--role=evaluator"}),
-            (["catchment", "completion", ""], {"bash", "zsh"})]:
-        done = subprocess.run(["bash", "-c", ask, script, *words], stdout=subprocess.PIPE, text=True,
-                              check=True, cwd=SCRATCH)
+        (["catchment", ""], {"train", "validate", "doctor", "completion", "man", "help", "--version"}),
+        (["catchment", "help", "st"], {"status", "stop"}),
+        (["catchment", "status", "--"], {"--json", "--watch", "--certs=", "--help"}),
+        (["catchment_worker", "--role", "=", ""], {"worker", "evaluator"}),
+        (["catchment_worker", "--role="], {"--role=worker", "--role=evaluator"}),
+        (["catchment", "completion", ""], {"bash", "zsh"}),
+    ]:
+        done = subprocess.run(
+            ["bash", "-c", ask, script, *words], stdout=subprocess.PIPE, text=True, check=True, cwd=SCRATCH
+        )
         if not wanted <= set(done.stdout.split("\n")):
             failures.append(f"{words}: expected {wanted}, got {done.stdout!r}")
 

@@ -7,6 +7,7 @@ FAULT: what it does wrong, in its third step where it takes part in training at 
 step. VICTIM-MESSAGE, such as daemon-done, kills the program, the daemon or both after that message of the
 third step was sent (begin: received).
 """
+
 import array
 import math
 import os
@@ -20,8 +21,12 @@ import catchment  # noqa: E402
 from catchment import _attachment  # noqa: E402
 
 FEATURES, HIDDEN, CLASSES = 6, 8, 3
-SHAPES = {"dense1.weight": (HIDDEN, FEATURES), "dense1.bias": (HIDDEN,), "dense2.weight": (CLASSES, HIDDEN),
-          "dense2.bias": (CLASSES,)}
+SHAPES = {
+    "dense1.weight": (HIDDEN, FEATURES),
+    "dense1.bias": (HIDDEN,),
+    "dense2.weight": (CLASSES, HIDDEN),
+    "dense2.bias": (CLASSES,),
+}
 
 
 def zeros(shape):
@@ -104,9 +109,12 @@ def misbehave(fault, worker):
     if fault == "raise":
         raise ValueError("no such thing\nas a second line")
     if fault == "traceback":
-        frames = "".join("  File \"module_%d.py\", line %d, in load\n    load()\n" % (i, i) for i in range(200))
-        raise RuntimeError("Caught OSError in process 0.\nTraceback (most recent call last):\n" + frames +
-                           "OSError: no space is left in /dev/shm\n")
+        frames = "".join('  File "module_%d.py", line %d, in load\n    load()\n' % (i, i) for i in range(200))
+        raise RuntimeError(
+            "Caught OSError in process 0.\nTraceback (most recent call last):\n"
+            + frames
+            + "OSError: no space is left in /dev/shm\n"
+        )
     if fault == "long":
         raise ValueError("the configuration " + "x" * 20000 + " has no end")
     if fault == "stream":
@@ -148,15 +156,21 @@ def main():
     if fault == "name":
         shapes = {name.replace("dense2", "output"): shape for name, shape in SHAPES.items()}
     test_samples = len(rows) if os.environ.get("TEST_SAMPLES") else 0
-    worker = catchment.join({name: zeros(shape) for name, shape in shapes.items()}, len(rows), test_samples,
-                            master=os.environ.get("MASTER"))
+    worker = catchment.join(
+        {name: zeros(shape) for name, shape in shapes.items()},
+        len(rows),
+        test_samples,
+        master=os.environ.get("MASTER"),
+    )
     if worker.evaluates and fault != "unscored":
+
         def score():
             if fault == "scoreless":
                 signal.pause()
             right = [forward(worker.parameters, x)[1] for x, _ in rows]
             loss = -sum(math.log(p[label]) for p, (_, label) in zip(right, rows)) / len(rows)
             return loss, sum(p.index(max(p)) == label for p, (_, label) in zip(right, rows))
+
         worker.evaluate(score)
     steps = 0
     for samples in worker.minibatches():

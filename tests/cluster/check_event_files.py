@@ -50,9 +50,18 @@ def expected_scalars(lines):
         for name, mean in line["program"].items():
             add("program/" + name, line["samples"], mean)
         for worker in line["worker_rates"]:
-            for key in ("samples_per_second", "compute_share", "push_share", "pull_share", "data_share",
-                        "bytes_per_second", "bytes_per_step", "exchanges_per_step", "bytes_read_per_second",
-                        "read_threads"):
+            for key in (
+                "samples_per_second",
+                "compute_share",
+                "push_share",
+                "pull_share",
+                "data_share",
+                "bytes_per_second",
+                "bytes_per_step",
+                "exchanges_per_step",
+                "bytes_read_per_second",
+                "read_threads",
+            ):
                 add("worker_%d/%s" % (worker["worker"], key), line["samples"], worker[key])
     return expected
 

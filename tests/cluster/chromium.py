@@ -1,4 +1,5 @@
 """Chromium for tests: one page that stays open."""
+
 import json
 import os
 import signal
@@ -11,12 +12,16 @@ PATIENCE = 600
 
 def install():
     """Installs Debian's chromium if it is missing, which needs root. Returns whether it is there."""
+
     def is_there():
         return subprocess.run(["which", "chromium"], stdout=subprocess.DEVNULL).returncode == 0
 
     if not is_there() and os.geteuid() == 0:
-        subprocess.run("apt-get --quiet update && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes "
-                       "--no-install-recommends install chromium", shell=True)
+        subprocess.run(
+            "apt-get --quiet update && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes "
+            "--no-install-recommends install chromium",
+            shell=True,
+        )
     return is_there()
 
 
@@ -42,16 +47,25 @@ class Chromium:
         self._in, command_in = os.pipe()
         # It reads descriptor 3 and writes to 4.
         script = 'exec chromium "$@" 3<&%d 4>&%d' % (command_out, command_in)
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + profile,
-                 "--remote-debugging-pipe"]
-        self.process = subprocess.Popen(["/bin/bash", "-c", script, "chromium", *flags],
-                                        stderr=subprocess.DEVNULL,
-                                        pass_fds=(command_out, command_in), start_new_session=True)
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--user-data-dir=" + profile,
+            "--remote-debugging-pipe",
+        ]
+        self.process = subprocess.Popen(
+            ["/bin/bash", "-c", script, "chromium", *flags],
+            stderr=subprocess.DEVNULL,
+            pass_fds=(command_out, command_in),
+            start_new_session=True,
+        )
         os.close(command_out)
         os.close(command_in)
         target = self._call("Target.createTarget", {"url": url})["targetId"]
-        self._session = self._call("Target.attachToTarget", {"targetId": target,
-                                                             "flatten": True})["sessionId"]
+        self._session = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})[
+            "sessionId"
+        ]
 
     def _call(self, method, parameters, **more):
         self._count += 1

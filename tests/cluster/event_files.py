@@ -41,14 +41,14 @@ def records(path):
     while at < len(data):
         if len(data) - at < 12:
             raise ValueError("%s: byte %d: a record's head is cut short" % (path, at))
-        head = data[at:at + 8]
-        length, head_check = struct.unpack("<QI", data[at:at + 12])
+        head = data[at : at + 8]
+        length, head_check = struct.unpack("<QI", data[at : at + 12])
         if masked(crc32c(head)) != head_check:
             raise ValueError("%s: byte %d: the length's checksum is wrong" % (path, at))
         if len(data) - at - 16 < length:
             raise ValueError("%s: byte %d: a record of %d bytes is cut short" % (path, at, length))
-        message = data[at + 12:at + 12 + length]
-        (check,) = struct.unpack("<I", data[at + 12 + length:at + 16 + length])
+        message = data[at + 12 : at + 12 + length]
+        (check,) = struct.unpack("<I", data[at + 12 + length : at + 16 + length])
         if masked(crc32c(message)) != check:
             raise ValueError("%s: byte %d: the message's checksum is wrong" % (path, at))
         yield message
@@ -75,12 +75,12 @@ def fields(data):
         if wire == 0:
             value, at = _varint(data, at)
         elif wire == 1:
-            value, at = data[at:at + 8], at + 8
+            value, at = data[at : at + 8], at + 8
         elif wire == 2:
             size, at = _varint(data, at)
-            value, at = data[at:at + size], at + size
+            value, at = data[at : at + size], at + size
         elif wire == 5:
-            value, at = data[at:at + 4], at + 4
+            value, at = data[at : at + 4], at + 4
         else:
             raise ValueError("wire type %d" % wire)
         if at > len(data):
@@ -143,7 +143,9 @@ if __name__ == "__main__":
     for file in read_directory(sys.argv[1]):
         print(file.path, file.version, "from step", file.start)
         for tag, points in sorted(file.scalars.items()):
-            print("  %-32s %5d points, the last %g at %d" % (tag, len(points), points[-1].value,
-                                                             points[-1].step))
+            print(
+                "  %-32s %5d points, the last %g at %d"
+                % (tag, len(points), points[-1].value, points[-1].step)
+            )
         for tag, points in sorted(file.histograms.items()):
             print("  %-32s %5d histograms, the last of %d" % (tag, len(points), points[-1].value.num))

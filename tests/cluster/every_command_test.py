@@ -7,6 +7,7 @@ is not on this machine, and synthetic models of these sizes.
     every_command_test.py         a sample that has each pair of preset and command, and each job
     every_command_test.py --all   all of them: nightly
 """
+
 import concurrent.futures
 import glob
 import os
@@ -34,9 +35,13 @@ def write(path, text):
 def write_model(name, layers, directory):
     """Writes a job that trains dense layers, each (inputs, units), on a table in the directory."""
     units = " ".join("layers { dense { units: %d } }" % units for _, units in layers)
-    return write("%s/jobs/%s.textproto" % (SCRATCH, name), """name: "%s" model { %s } workers: %d
+    return write(
+        "%s/jobs/%s.textproto" % (SCRATCH, name),
+        """name: "%s" model { %s } workers: %d
 data { table { train: "train.csv" test: "test.csv" directory: "%s" shape: %d classes: %d } }
-""" % (name, units, WORKERS, directory, layers[0][0], layers[-1][1]))
+"""
+        % (name, units, WORKERS, directory, layers[0][0], layers[-1][1]),
+    )
 
 
 def write_table(directory, inputs, classes):
@@ -73,9 +78,16 @@ def jobs():
         table = write_table("%s/table-%s" % (SCRATCH, size), layers[0][0], layers[-1][1])
         yield write_model("table_" + size, layers, table), []
         yield write_model("absent_" + size, layers, SCRATCH + "/absent"), []
-        yield write("%s/jobs/synthetic_%s.textproto" % (SCRATCH, size), """name: "synthetic_%s"
+        yield (
+            write(
+                "%s/jobs/synthetic_%s.textproto" % (SCRATCH, size),
+                """name: "synthetic_%s"
 data { synthetic {} } model { synthetic { parameters: %d step_ms: 1 } } workers: %d
-""" % (size, PARAMETERS[size], WORKERS)), []
+"""
+                % (size, PARAMETERS[size], WORKERS),
+            ),
+            [],
+        )
 
 
 def presets():
@@ -83,8 +95,12 @@ def presets():
 
 
 def settings(preset, data):
-    return data + ["--set=algorithm.preset=" + preset, "--set=workers=%d" % WORKERS,
-                   "--set=batch_size=%d" % BATCH_SIZE, "--set=samples=%d" % (STEPS * WORKERS * BATCH_SIZE)]
+    return data + [
+        "--set=algorithm.preset=" + preset,
+        "--set=workers=%d" % WORKERS,
+        "--set=batch_size=%d" % BATCH_SIZE,
+        "--set=samples=%d" % (STEPS * WORKERS * BATCH_SIZE),
+    ]
 
 
 def command_line(command, job, preset, out):
@@ -93,7 +109,10 @@ def command_line(command, job, preset, out):
     changed = settings(preset, data)
     # A comparison has flags for these.
     compared = [one for one in changed if not re.match("--set=(algorithm.preset|workers)=", one)] + [
-        "--algorithms=" + preset, "--workers=%d" % WORKERS, "--seeds=1"]
+        "--algorithms=" + preset,
+        "--workers=%d" % WORKERS,
+        "--seeds=1",
+    ]
     step = "--step=constant:10ms"
     return {
         "validate": ["validate", path] + changed,
@@ -110,8 +129,16 @@ COMMANDS = ("validate", "simulate", "advise", "compare", "train")
 def run(arguments):
     # Without CATCHMENT_DATA and HOME no data set of the machine is found.
     environment = {"PATH": os.environ["PATH"], "TMPDIR": SCRATCH}
-    done = subprocess.run([CATCHMENT] + arguments, env=environment, stdin=subprocess.DEVNULL, timeout=PATIENCE,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace")
+    done = subprocess.run(
+        [CATCHMENT] + arguments,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        timeout=PATIENCE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
     return done.returncode, done.stdout
 
 
@@ -161,7 +188,7 @@ def share(todo):
     shards = int(os.environ.get("TEST_TOTAL_SHARDS", 1))
     # Shuffles, because every fifth command is an `advise`, which takes most of the time.
     random.Random(1).shuffle(todo)
-    return todo[int(os.environ.get("TEST_SHARD_INDEX", 0))::shards]
+    return todo[int(os.environ.get("TEST_SHARD_INDEX", 0)) :: shards]
 
 
 def main():

@@ -5,6 +5,7 @@ tests/cluster/checkpoint_0_1 is what `catchment train` of 0.1 wrote with two ser
 logs. It is never written again. Training continues with a learning rate of 1e-30, so the final weights are
 those of the checkpoint on any processor; the servers have their momentum from it, too.
 """
+
 import json
 import os
 import shutil
@@ -21,9 +22,14 @@ def weights(path):
         data = file.read()
     begin = 8 + int.from_bytes(data[:8], "little")
     tensors = json.loads(data[8:begin])
-    return {name: struct.unpack("<%df" % ((about["data_offsets"][1] - about["data_offsets"][0]) // 4),
-                                data[begin + about["data_offsets"][0]:begin + about["data_offsets"][1]])
-            for name, about in tensors.items() if name != "__metadata__"}
+    return {
+        name: struct.unpack(
+            "<%df" % ((about["data_offsets"][1] - about["data_offsets"][0]) // 4),
+            data[begin + about["data_offsets"][0] : begin + about["data_offsets"][1]],
+        )
+        for name, about in tensors.items()
+        if name != "__metadata__"
+    }
 
 
 def resume(out, servers):
@@ -32,9 +38,20 @@ def resume(out, servers):
     # Removes what the release's own run left, so that what is compared below is of this one.
     for name in ("model.safetensors", "summary.json"):
         os.remove(os.path.join(out, name))
-    subprocess.run(["cli/catchment", "train", "--resume", f"--out={out}", f"--servers={servers}", "--set",
-                    "epochs=3",
-                    "--set", f"optimizer.learning_rate={RATE}"], check=True)
+    subprocess.run(
+        [
+            "cli/catchment",
+            "train",
+            "--resume",
+            f"--out={out}",
+            f"--servers={servers}",
+            "--set",
+            "epochs=3",
+            "--set",
+            f"optimizer.learning_rate={RATE}",
+        ],
+        check=True,
+    )
 
 
 def main():
@@ -48,15 +65,17 @@ def main():
         with open(f"{out}/summary.json", encoding="utf-8") as file:
             after = json.load(file)
         if after["samples"] != before["samples"] * 3 // 2:
-            failures.append(f"{servers} servers: {after['samples']} samples in all, after "
-                            f"{before['samples']} of 0.1")
+            failures.append(
+                f"{servers} servers: {after['samples']} samples in all, after {before['samples']} of 0.1"
+            )
         found = weights(f"{out}/model.safetensors")
         if found.keys() != expected.keys():
             failures.append(f"{servers} servers: tensors {sorted(found)} instead of {sorted(expected)}")
             continue
         for name, values in expected.items():
-            if len(found[name]) != len(values) or any(abs(a - b) > 1e-20 for a, b in zip(found[name],
-                                                                                         values)):
+            if len(found[name]) != len(values) or any(
+                abs(a - b) > 1e-20 for a, b in zip(found[name], values)
+            ):
                 failures.append(f"{servers} servers: {name} has other values than the checkpoint of 0.1")
     for failure in failures:
         print("FAILED:", failure)

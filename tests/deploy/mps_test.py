@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of deploy/gpu/mps.py with a program in the place of NVIDIA's."""
+
 import os
 import sys
 import tempfile

@@ -7,6 +7,7 @@ deploy/prometheus has an answer, and its files are valid.
 Installs Debian's package prometheus, which needs root. The evaluator is suspended at the end of training, so
 that Prometheus reads the final counters before the master ends.
 """
+
 import json
 import os
 import pathlib
@@ -88,31 +89,48 @@ def main():
     servers = "127.0.0.1:%d,127.0.0.1:0" % free_port()
     master = servers.split(",")[0]
     for index in 0, 1:
-        start("server-%d" % index, "server/catchment_server", "--job=%s" % (WORK / "job.textproto"),
-              "--index=%d" % index,
-              "--servers=" + servers, "--metrics_port=0", "--checkpoint_dir=%s" % (WORK / "checkpoints"),
-              *(["--out=%s" % (WORK / "out"), "--evaluators=1"] if index == 0 else []))
+        start(
+            "server-%d" % index,
+            "server/catchment_server",
+            "--job=%s" % (WORK / "job.textproto"),
+            "--index=%d" % index,
+            "--servers=" + servers,
+            "--metrics_port=0",
+            "--checkpoint_dir=%s" % (WORK / "checkpoints"),
+            *(["--out=%s" % (WORK / "out"), "--evaluators=1"] if index == 0 else []),
+        )
         wait_for("server %d listens" % index, lambda: printed("server-%d" % index, "(listening on)"))
-    start("evaluator-0", "worker/catchment_worker", "--master=" + master, "--role=evaluator",
-          "--metrics_port=0")
+    start(
+        "evaluator-0", "worker/catchment_worker", "--master=" + master, "--role=evaluator", "--metrics_port=0"
+    )
     start("worker-0", "worker/catchment_worker", "--master=" + master, "--metrics_port=0")
-    targets = {name: wait_for("the metrics of " + name, lambda: printed(name,
-                                                                        r"metrics are at http://([0-9.:]+)/"))
-               for name in list(daemons)}
+    targets = {
+        name: wait_for("the metrics of " + name, lambda: printed(name, r"metrics are at http://([0-9.:]+)/"))
+        for name in list(daemons)
+    }
     roles = {"server-0": "master", "server-1": "server", "worker-0": "worker", "evaluator-0": "evaluator"}
-    configuration = (FILES / "prometheus.yml").read_text().replace("scrape_interval: 5s", "scrape_interval: "
-                                                                                          "200ms")
+    configuration = (
+        (FILES / "prometheus.yml").read_text().replace("scrape_interval: 5s", "scrape_interval: 200ms")
+    )
     configuration = configuration.replace("alerts.yml", str((FILES / "alerts.yml").resolve()))
-    configuration = configuration[:configuration.index("      - targets")] + "".join(
-        '      - targets: ["%s"]\n        labels: {role: %s, daemon: %s}\n' % (targets[name], roles[name],
-                                                                               name)
-        for name in targets)
+    configuration = configuration[: configuration.index("      - targets")] + "".join(
+        '      - targets: ["%s"]\n        labels: {role: %s, daemon: %s}\n'
+        % (targets[name], roles[name], name)
+        for name in targets
+    )
     (WORK / "prometheus.yml").write_text(configuration)
     port = free_port()
-    start("prometheus", "prometheus", "--config.file=%s" % (WORK / "prometheus.yml"),
-          "--storage.tsdb.path=%s" % (WORK / "tsdb"), "--web.listen-address=127.0.0.1:%d" % port)
-    wait_for("Prometheus reads all daemons",
-             lambda: len([1 for _, up in ask(port, "up") if up == 1]) == len(targets))
+    start(
+        "prometheus",
+        "prometheus",
+        "--config.file=%s" % (WORK / "prometheus.yml"),
+        "--storage.tsdb.path=%s" % (WORK / "tsdb"),
+        "--web.listen-address=127.0.0.1:%d" % port,
+    )
+    wait_for(
+        "Prometheus reads all daemons",
+        lambda: len([1 for _, up in ask(port, "up") if up == 1]) == len(targets),
+    )
 
     # Training waits for the second worker.
     start("worker-1", "worker/catchment_worker", "--master=" + master)
@@ -121,13 +139,19 @@ def main():
     os.kill(daemons["evaluator-0"].pid, signal.SIGSTOP)
     wait_for("training is over", lambda: ask(port, 'catchment_job_phase{phase="FINISHING"} == 1'))
     started = time.time()
-    wait_for("a scrape after that", lambda: [1 for _, at in ask(port, 'timestamp(catchment_updates_total)')
-                                             if at > started])
-    names = {"samples": "catchment_samples_total", "updates": "catchment_updates_total",
-             "bytes_pushed": "catchment_pushed_bytes_total", "bytes_pulled": "catchment_pulled_bytes_total",
-             "pushes_applied": 'catchment_pushes_total{fate="applied"}',
-             "compute_seconds": 'catchment_phase_seconds_total{phase="compute"}',
-             "recoveries": "catchment_recoveries_total"}
+    wait_for(
+        "a scrape after that",
+        lambda: [1 for _, at in ask(port, "timestamp(catchment_updates_total)") if at > started],
+    )
+    names = {
+        "samples": "catchment_samples_total",
+        "updates": "catchment_updates_total",
+        "bytes_pushed": "catchment_pushed_bytes_total",
+        "bytes_pulled": "catchment_pulled_bytes_total",
+        "pushes_applied": 'catchment_pushes_total{fate="applied"}',
+        "compute_seconds": 'catchment_phase_seconds_total{phase="compute"}',
+        "recoveries": "catchment_recoveries_total",
+    }
     values = {key: ask(port, expression) for key, expression in names.items()}
     staleness = ask(port, "catchment_staleness_updates_sum / catchment_staleness_updates_count")
     below_three = ask(port, 'catchment_staleness_updates_bucket{le="2"}')
@@ -146,12 +170,16 @@ def main():
         if len(answer) != 1 or abs(answer[0][1] - summary[key]) > 1e-6 * abs(summary[key]):
             sys.exit("FAILED: %s is %s at Prometheus, %s in the summary" % (key, answer, summary[key]))
     if abs(staleness[0][1] - summary["staleness_mean"]) > 1e-9:
-        sys.exit("FAILED: the mean staleness is %s at Prometheus, %s in the summary" %
-                 (staleness, summary["staleness_mean"]))
+        sys.exit(
+            "FAILED: the mean staleness is %s at Prometheus, %s in the summary"
+            % (staleness, summary["staleness_mean"])
+        )
     counted = sum(count for value, count in summary["staleness_counts"] if value <= 2)
     if below_three[0][1] != counted:
-        sys.exit("FAILED: %s pushes have a staleness up to 2 at Prometheus, %s in the summary" % (below_three,
-                                                                                                  counted))
+        sys.exit(
+            "FAILED: %s pushes have a staleness up to 2 at Prometheus, %s in the summary"
+            % (below_three, counted)
+        )
     print("PASSED:", {key: answer[0][1] for key, answer in values.items()})
 
 

@@ -88,8 +88,11 @@ class Pod:
 
     def env(self):
         """The image's, the kubelet's, the container's; $(NAME) refers to what is before."""
-        env = {"PATH": "/opt/catchment/bin:/usr/local/bin:/usr/bin:/bin", "CATCHMENT_DATA": "/data",
-               "HOSTNAME": self.name}
+        env = {
+            "PATH": "/opt/catchment/bin:/usr/local/bin:/usr/bin:/bin",
+            "CATCHMENT_DATA": "/data",
+            "HOSTNAME": self.name,
+        }
         if self.index is not None:
             env["JOB_COMPLETION_INDEX"] = str(self.index)
         for variable in self.container.get("env", []):
@@ -106,20 +109,28 @@ class Pod:
         if self.backoff == 0:
             fail(f"{self.name}: backoffLimitPerIndex is 0, so that the first restart ends the job")
         if "readinessProbe" in self.container and self.grace < SAVING:
-            fail(f"{self.name}: terminationGracePeriodSeconds is {self.grace}, and saving may take {SAVING} s")
+            fail(
+                f"{self.name}: terminationGracePeriodSeconds is {self.grace}, and saving may take {SAVING} s"
+            )
         if self.owner == "StatefulSet":
-            budgets = [b["spec"] for b in cluster.of("PodDisruptionBudget")
-                       if b["spec"]["selector"]["matchLabels"].items() <= self.labels.items()]
+            budgets = [
+                b["spec"]
+                for b in cluster.of("PodDisruptionBudget")
+                if b["spec"]["selector"]["matchLabels"].items() <= self.labels.items()
+            ]
             if [b["maxUnavailable"] for b in budgets] != [1]:
                 fail(f"{self.name}: drains do not take one server after the other: {budgets}")
 
     def check_security(self):
         pod, own = self.spec["securityContext"], self.container["securityContext"]
-        wanted = {"runAsNonRoot": pod["runAsNonRoot"], "user": pod["runAsUser"] != 0,
-                  "readOnlyRootFilesystem": own["readOnlyRootFilesystem"],
-                  "allowPrivilegeEscalation": not own["allowPrivilegeEscalation"],
-                  "capabilities": own["capabilities"] == {"drop": ["ALL"]},
-                  "requests": bool(self.container["resources"]["requests"])}
+        wanted = {
+            "runAsNonRoot": pod["runAsNonRoot"],
+            "user": pod["runAsUser"] != 0,
+            "readOnlyRootFilesystem": own["readOnlyRootFilesystem"],
+            "allowPrivilegeEscalation": not own["allowPrivilegeEscalation"],
+            "capabilities": own["capabilities"] == {"drop": ["ALL"]},
+            "requests": bool(self.container["resources"]["requests"]),
+        }
         for what, good in wanted.items():
             if not good:
                 fail(f"{self.name}: securityContext or resources: {what}")
@@ -139,13 +150,36 @@ class Pod:
         env = self.env()
         words = self.container.get("command", []) + self.container.get("args", [])
         command = ["env", "-i", *(f"{k}={v}" for k, v in env.items()), *(expand(w, env) for w in words)]
-        launch = dict(os.environ, POD=self.name, ROOT=root, BUNDLE=cluster.bundle,
-                      HOSTS=os.path.join(cluster.work, "hosts"), VOLUMES=self.volumes(cluster),
-                      USER_ID=str(self.spec["securityContext"]["runAsUser"]))
+        launch = dict(
+            os.environ,
+            POD=self.name,
+            ROOT=root,
+            BUNDLE=cluster.bundle,
+            HOSTS=os.path.join(cluster.work, "hosts"),
+            VOLUMES=self.volumes(cluster),
+            USER_ID=str(self.spec["securityContext"]["runAsUser"]),
+        )
         log = open(os.path.join(cluster.work, f"{self.name}.log"), "ab")
-        self.process = subprocess.Popen(["ip", "netns", "exec", self.name, "unshare", "--mount", "--uts",
-                                         "bash", "-c", LAUNCH, "bash", *command],
-                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=launch)
+        self.process = subprocess.Popen(
+            [
+                "ip",
+                "netns",
+                "exec",
+                self.name,
+                "unshare",
+                "--mount",
+                "--uts",
+                "bash",
+                "-c",
+                LAUNCH,
+                "bash",
+                *command,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=launch,
+        )
         self.started = "startupProbe" not in self.container
         self.ready = False
         self.failures, self.due, self.probes = {}, {}, {}
@@ -153,16 +187,35 @@ class Pod:
     def inside(self, command):
         """The command in the container, as the kubelet runs it."""
         user = str(self.spec["securityContext"]["runAsUser"])
-        return ["nsenter", "--target", str(self.process.pid), "--net", "--mount", "--uts", "--root",
-                "--wdns=/",
-                "--setuid", user, "--setgid", user, "env", "-i", *(f"{k}={v}" for k, v in self.env().items()),
-                *command]
+        return [
+            "nsenter",
+            "--target",
+            str(self.process.pid),
+            "--net",
+            "--mount",
+            "--uts",
+            "--root",
+            "--wdns=/",
+            "--setuid",
+            user,
+            "--setgid",
+            user,
+            "env",
+            "-i",
+            *(f"{k}={v}" for k, v in self.env().items()),
+            *command,
+        ]
 
     def start_probe(self, probe, cluster):
         if "grpc" in probe:
             where = f"{cluster.address(self)}:{probe['grpc']['port']}"
-            command = [f"{cluster.bundle}/bin/catchment", "health", where,
-                       "--insecure", "--service=" + probe["grpc"].get("service", "")]
+            command = [
+                f"{cluster.bundle}/bin/catchment",
+                "health",
+                where,
+                "--insecure",
+                "--service=" + probe["grpc"].get("service", ""),
+            ]
         else:
             command = self.inside(probe["exec"]["command"])
         log = open(os.path.join(cluster.work, f"{self.name}-probes.log"), "ab")
@@ -294,24 +347,36 @@ class Cluster:
         name, spec = document["metadata"]["name"], document.get("spec", {})
         if document["kind"] == "StatefulSet":
             for i in range(spec["replicas"]):
-                self.pods.append(Pod(f"{name}-{i}", "StatefulSet", None, spec["serviceName"],
-                                     spec["template"], 5))
+                self.pods.append(
+                    Pod(f"{name}-{i}", "StatefulSet", None, spec["serviceName"], spec["template"], 5)
+                )
         elif document["kind"] == "Job":
             self.add_job(name, spec, None)
             self.wanted.add(name)
         elif document["kind"] == "JobSet":
             for replicated in spec["replicatedJobs"]:
                 for r in range(replicated["replicas"]):
-                    self.add_job(f"{name}-{replicated['name']}-{r}", replicated["template"]["spec"],
-                                 spec["network"]["subdomain"])
+                    self.add_job(
+                        f"{name}-{replicated['name']}-{r}",
+                        replicated["template"]["spec"],
+                        spec["network"]["subdomain"],
+                    )
                     if replicated["name"] in spec["successPolicy"]["targetReplicatedJobs"]:
                         self.wanted.add(f"{name}-{replicated['name']}-{r}")
 
     def add_job(self, name, spec, subdomain):
         indexed = spec.get("completionMode") == "Indexed"
         for i in range(spec["completions"]):
-            self.pods.append(Pod(f"{name}-{i}", name, i if indexed else None, subdomain, spec["template"],
-                                 spec["backoffLimitPerIndex"]))
+            self.pods.append(
+                Pod(
+                    f"{name}-{i}",
+                    name,
+                    i if indexed else None,
+                    subdomain,
+                    spec["template"],
+                    spec["backoffLimitPerIndex"],
+                )
+            )
 
     def has_names(self, pod):
         """Returns True if DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by
@@ -320,9 +385,12 @@ class Cluster:
             return pod.subdomain is not None
         for service in self.of("Service"):
             spec = service["spec"]
-            if (service["metadata"]["name"] == pod.subdomain and spec["clusterIP"] == "None"
-                    and spec.get("publishNotReadyAddresses")
-                and spec["selector"].items() <= pod.labels.items()):
+            if (
+                service["metadata"]["name"] == pod.subdomain
+                and spec["clusterIP"] == "None"
+                and spec.get("publishNotReadyAddresses")
+                and spec["selector"].items() <= pod.labels.items()
+            ):
                 return True
         return False
 
@@ -382,11 +450,27 @@ class Cluster:
         run("ip", "link", "set", "pods", "up")
         for i, (pod, address) in enumerate(self.addresses.items()):
             run("ip", "netns", "add", pod)
-            run("ip", "link", "add", f"pod{i}", "master", "pods", "type", "veth", "peer", "name", "eth0",
-                "netns", pod)
+            run(
+                "ip",
+                "link",
+                "add",
+                f"pod{i}",
+                "master",
+                "pods",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                pod,
+            )
             run("ip", "link", "set", f"pod{i}", "up")
-            for words in (("address", "add", address + "/24", "dev", "eth0"), ("link", "set", "eth0", "up"),
-                          ("link", "set", "lo", "up")):
+            for words in (
+                ("address", "add", address + "/24", "dev", "eth0"),
+                ("link", "set", "eth0", "up"),
+                ("link", "set", "lo", "up"),
+            ):
                 run("ip", "--netns", pod, *words)
 
     def servers(self):
@@ -410,8 +494,11 @@ class Cluster:
             pod.start(self)
         name = kill or kill_container or delete
         if name or execute:
-            self.run_until(lambda: all(p.ready for p in self.servers()) and self.has_checkpoint(), PATIENCE,
-                           "all servers are ready, and there is a checkpoint")
+            self.run_until(
+                lambda: all(p.ready for p in self.servers()) and self.has_checkpoint(),
+                PATIENCE,
+                "all servers are ready, and there is a checkpoint",
+            )
             victim = next(p for p in self.pods if p.name == (name or execute))
             if execute:
                 subprocess.run(victim.inside(["catchment", "status"]), check=True)
@@ -454,7 +541,8 @@ class Cluster:
         claim = self.of("PersistentVolumeClaim")[0]["metadata"]["name"]
         path = os.path.join(self.work, "volumes", f"claim-{claim}", "checkpoints")
         return os.path.isdir(path) and any(
-            os.path.exists(os.path.join(path, name, "manifest.textproto")) for name in os.listdir(path))
+            os.path.exists(os.path.join(path, name, "manifest.textproto")) for name in os.listdir(path)
+        )
 
 
 def main():
@@ -462,8 +550,9 @@ def main():
     flags = dict(argument.split("=", 1) for argument in sys.argv[4:])
     with open(manifests) as file:
         cluster = Cluster(list(yaml.safe_load_all(file)), work, bundle)
-    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"),
-                flags.get("--exec"))
+    cluster.run(
+        flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"), flags.get("--exec")
+    )
 
 
 main()

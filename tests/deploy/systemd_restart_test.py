@@ -21,8 +21,14 @@ PATIENCE = 600  # seconds that a wait may take
 STEPS = 1000
 
 # The ends of a process that lead to a restart; the table of Restart= in systemd.service(5).
-RESTARTS = {"no": set(), "always": {"clean", "code", "signal"}, "on-success": {"clean"},
-            "on-failure": {"code", "signal"}, "on-abnormal": {"signal"}, "on-abort": {"signal"}}
+RESTARTS = {
+    "no": set(),
+    "always": {"clean", "code", "signal"},
+    "on-success": {"clean"},
+    "on-failure": {"code", "signal"},
+    "on-abnormal": {"signal"},
+    "on-abort": {"signal"},
+}
 CLEAN_SIGNALS = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE}
 SECONDS = {"": 1, "s": 1, "sec": 1, "min": 60, "h": 3600}
 
@@ -89,8 +95,13 @@ class Unit:
         self.start_at, self.result = None, None
         self.num_starts += 1
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=dict(os.environ, **self.environment()))
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(os.environ, **self.environment()),
+            )
 
     def limits(self):
         if "StartLimitBurst" not in self.settings:
@@ -103,11 +114,18 @@ class Unit:
         if self.process is None or self.process.poll() is None:
             return
         code, self.process = self.process.returncode, None
-        self.result = ("clean" if code == 0 or (code < 0 and -code in CLEAN_SIGNALS) else
-                       "signal" if code < 0 else "code")
+        self.result = (
+            "clean"
+            if code == 0 or (code < 0 and -code in CLEAN_SIGNALS)
+            else "signal"
+            if code < 0
+            else "code"
+        )
         again = self.result in RESTARTS[self.last("Restart")]
-        print(f"{self.name} ended with {code}" + (f"; started again in {self.last('RestartSec')} s" if again
-                                                  else ""))
+        print(
+            f"{self.name} ended with {code}"
+            + (f"; started again in {self.last('RestartSec')} s" if again else "")
+        )
         if again:
             self.start_at = time.monotonic() + self.seconds("RestartSec")
 
@@ -151,13 +169,22 @@ class Host:
             file.write(text)
 
     def write_server(self, index):
-        self.write(f"server-{index}/server.env", f"JOB={self.work}/job.textproto\nINDEX={index}\n"
-                   f"SERVERS={self.servers}\nFLAGS=--out={self.out} --threads=1\n")
+        self.write(
+            f"server-{index}/server.env",
+            f"JOB={self.work}/job.textproto\nINDEX={index}\n"
+            f"SERVERS={self.servers}\nFLAGS=--out={self.out} --threads=1\n",
+        )
 
     def add(self, unit, name, instance, etc):
-        self.units.append(Unit(os.path.join("deploy/systemd", unit), name, instance, os.path.join(self.work,
-                                                                                                  etc),
-                               os.path.join(self.work, name + ".log")))
+        self.units.append(
+            Unit(
+                os.path.join("deploy/systemd", unit),
+                name,
+                instance,
+                os.path.join(self.work, etc),
+                os.path.join(self.work, name + ".log"),
+            )
+        )
 
     def start(self, samples):
         self.write("job.textproto", JOB % samples)
@@ -167,8 +194,9 @@ class Host:
 
     def has_checkpoint(self):
         path = os.path.join(self.out, "checkpoints")
-        return os.path.isdir(path) and any(os.path.exists(os.path.join(path, name, "manifest.textproto"))
-                                           for name in os.listdir(path))
+        return os.path.isdir(path) and any(
+            os.path.exists(os.path.join(path, name, "manifest.textproto")) for name in os.listdir(path)
+        )
 
     def run_until(self, condition, what):
         deadline = time.monotonic() + PATIENCE
@@ -227,14 +255,17 @@ def main():
         host.run_until(lambda: master.says("the master was lost at version"), "the master is back")
         host.kill(worker)
 
-        print("== away for longer than faults.connect_timeout_seconds: the job fails, and continues with the "
-              "server")
+        print(
+            "== away for longer than faults.connect_timeout_seconds: the job fails, and continues with the "
+            "server"
+        )
         starts = master.num_starts
         server.settings["RestartSec"].append("15")
         host.kill(server)
         host.run_until(lambda: master.num_starts > starts, "the master is started again after its failure")
-        host.run_until(lambda: all(u.process is None and u.result == "clean" for u in host.units), "the job "
-                                                                                                   "is done")
+        host.run_until(
+            lambda: all(u.process is None and u.result == "clean" for u in host.units), "the job is done"
+        )
         host.expect_summary('"phase": "DONE"', f'"samples": {2 * STEPS}')
         if worker.num_starts < 2:
             fail("the worker was not started again")

@@ -4,6 +4,7 @@ function has a name that a feature of this kind would have.
 
 A cell with "not here" that ABSENT does not cover fails the test, and so does an entry that covers no cell.
 """
+
 import glob
 import os
 import re
@@ -29,8 +30,9 @@ ABSENT = {
 
 
 def help_of(*program):
-    return subprocess.run([*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True).stdout
+    return subprocess.run(
+        [*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ).stdout
 
 
 def flags():
@@ -56,8 +58,9 @@ def fields_and_values():
 
 
 def presets():
-    return {os.path.splitext(os.path.basename(path))[0]
-            for path in glob.glob("examples/algorithms/*.textproto")}
+    return {
+        os.path.splitext(os.path.basename(path))[0] for path in glob.glob("examples/algorithms/*.textproto")
+    }
 
 
 def functions():
@@ -83,23 +86,33 @@ def absent_rows():
 
 
 def main():
-    names = {"flag": flags(), "field or value": fields_and_values(), "preset": presets(),
-             "Python function": functions()}
+    names = {
+        "flag": flags(),
+        "field or value": fields_and_values(),
+        "preset": presets(),
+        "Python function": functions(),
+    }
     failures = [f"found no {kind} at all" for kind, some in names.items() if len(some) < 10]
     used = set()
     for line, setting in absent_rows():
         if setting not in ABSENT:
-            failures.append(f"{PAGE}:{line}: {setting} is \"not here\"; add to ABSENT of "
-                            "tests/docs/coming_from_test.py the names that it would have")
+            failures.append(
+                f'{PAGE}:{line}: {setting} is "not here"; add to ABSENT of '
+                "tests/docs/coming_from_test.py the names that it would have"
+            )
             continue
         used.add(setting)
         for kind, some in names.items():
             for name in sorted(some):
                 if re.fullmatch(r"(.*\.)?(" + ABSENT[setting] + ")", name, re.I):
-                    failures.append(f"{PAGE}:{line}: {setting} is \"not here\", but there is the {kind} "
-                                    f"{name}; describe it in the cell")
-    failures += [f"ABSENT of tests/docs/coming_from_test.py has {setting}, which no row calls \"not here\""
-                 for setting in ABSENT.keys() - used]
+                    failures.append(
+                        f'{PAGE}:{line}: {setting} is "not here", but there is the {kind} '
+                        f"{name}; describe it in the cell"
+                    )
+    failures += [
+        f'ABSENT of tests/docs/coming_from_test.py has {setting}, which no row calls "not here"'
+        for setting in ABSENT.keys() - used
+    ]
     for failure in failures:
         print("FAILED:", failure)
     print(", ".join(f"{len(some)} times a {kind}" for kind, some in names.items()))

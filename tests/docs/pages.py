@@ -1,5 +1,6 @@
 """The project's pages: README.md, deploy/README.md and docs/**.md, as Markdown has them. Paths are relative
 to the project, which is where a test starts."""
+
 import os
 import re
 

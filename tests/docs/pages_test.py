@@ -4,6 +4,7 @@ they name, flags of the programs.
 
 Links lead to sources all over the project, so the test looks at the tree that its own files come from.
 """
+
 import glob
 import os
 import re
@@ -15,11 +16,25 @@ import pages  # noqa: E402
 
 TREE = os.path.dirname(os.path.realpath("README.md"))
 # Pages whose flags are those of the project's programs.
-FLAG_PAGES = ["README.md", "docs/quickstart.md", "docs/comparison.md", "docs/versions.md", "docs/advise.md",
-              "docs/compare.md", "docs/models.md", "docs/operating.md", "docs/limits.md", "docs/security.md",
-              "docs/troubleshooting.md", "docs/watching.md", "docs/sizing.md", "docs/choosing.md",
-              "docs/outputs.md",
-              "docs/tune.md", *glob.glob("docs/algorithms/*")]
+FLAG_PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/comparison.md",
+    "docs/versions.md",
+    "docs/advise.md",
+    "docs/compare.md",
+    "docs/models.md",
+    "docs/operating.md",
+    "docs/limits.md",
+    "docs/security.md",
+    "docs/troubleshooting.md",
+    "docs/watching.md",
+    "docs/sizing.md",
+    "docs/choosing.md",
+    "docs/outputs.md",
+    "docs/tune.md",
+    *glob.glob("docs/algorithms/*"),
+]
 # In this one those in a table's last column are.
 COMING_FROM = "docs/coming_from.md"
 # "model.safetensors" is not a field of a job.
@@ -63,7 +78,7 @@ def job_paths():
         field = re.match(r" *- \*\*`(\w+)", line)
         if field:
             found |= {place + field[1] for place in places}
-    return found | {path[len("algorithm."):] for path in found if path.startswith("algorithm.")}
+    return found | {path[len("algorithm.") :] for path in found if path.startswith("algorithm.")}
 
 
 def check_fields(page, known):
@@ -79,7 +94,7 @@ def check_jobs(page, known):
     """Parts of jobs have only fields that there are."""
     path = []
     for line, text in pages.blocks(page, "textproto"):
-        for name, mark in re.findall(r'([a-z_0-9]*) *([:{}])', re.sub(r'"[^"]*"|#.*', "", text)):
+        for name, mark in re.findall(r"([a-z_0-9]*) *([:{}])", re.sub(r'"[^"]*"|#.*', "", text)):
             if mark == "}":
                 path.pop()
                 continue
@@ -92,17 +107,26 @@ def check_jobs(page, known):
 
 
 def help_of(*program):
-    return subprocess.run([*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True).stdout
+    return subprocess.run(
+        [*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ).stdout
 
 
 def known_flags():
     subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.M)
     programs = [["cli/catchment", subcommand] for subcommand in subcommands]
-    programs += [["cli/catchment"], ["server/catchment_server"], ["worker/catchment_worker"],
-                 ["bash", "deploy/slurm/catchment.sbatch"], ["bash", "deploy/bundle.sh"]]
-    return {flag for program in programs
-            for flag in re.findall(r"(?<![\w-])--?([a-z][a-z_-]*)", help_of(*program))}
+    programs += [
+        ["cli/catchment"],
+        ["server/catchment_server"],
+        ["worker/catchment_worker"],
+        ["bash", "deploy/slurm/catchment.sbatch"],
+        ["bash", "deploy/bundle.sh"],
+    ]
+    return {
+        flag
+        for program in programs
+        for flag in re.findall(r"(?<![\w-])--?([a-z][a-z_-]*)", help_of(*program))
+    }
 
 
 def check_flags(page, known):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Copies to and from a GPU, with a stand-in for it (fake_cuda.py). Run as torch_test.py is."""
+
 import os
 import sys
 import unittest
@@ -18,7 +19,7 @@ class Parameter:
 
     def __init__(self, begin, weights, gradient):
         self.tensor, self.end = torch.zeros(3), begin + 3
-        self.weights, self.gradient = weights[begin:self.end], gradient[begin:self.end]
+        self.weights, self.gradient = weights[begin : self.end], gradient[begin : self.end]
 
 
 class CopiesTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 Computations, which are on the current stream, happen at once. What is copied on another stream is done when
 something waits for it, so a wait that is missing shows in the values.
 """
+
 import contextlib
 
 import torch
@@ -109,5 +110,6 @@ def install():
 
     _weights.Parameter = OnGpu
     _copies.choose = lambda parameters, memories: _copies.CudaCopies(
-        memories, {torch.device("cpu")}, FakeCuda())
+        memories, {torch.device("cpu")}, FakeCuda()
+    )
     torch.Tensor.record_stream = lambda tensor, stream: None

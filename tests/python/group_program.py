@@ -5,6 +5,7 @@
 
 Each process compares its weights with those that PyTorch's SGD has after the same minibatches.
 """
+
 import copy
 import os
 import sys
@@ -30,11 +31,13 @@ def expected_weights(model, samples, steps):
     docs/python.md says."""
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     for batch in steps:
-        batch = [samples[i] for i in batch] + [samples[i] for i in batch[:-len(batch) %
-                                                                         dist.get_world_size()]]
+        batch = [samples[i] for i in batch] + [
+            samples[i] for i in batch[: -len(batch) % dist.get_world_size()]
+        ]
         optimizer.zero_grad()
-        F.cross_entropy(model(torch.stack([b[0] for b in batch])),
-                        torch.stack([b[1] for b in batch])).backward()
+        F.cross_entropy(
+            model(torch.stack([b[0] for b in batch])), torch.stack([b[1] for b in batch])
+        ).backward()
         optimizer.step()
     return model
 
@@ -42,6 +45,7 @@ def expected_weights(model, samples, steps):
 def shard(model):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
+
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model.dense1, model):
         fully_shard(layer, mesh=mesh)
@@ -65,14 +69,17 @@ def main():
     test = samples if os.environ.get("TEST_SAMPLES") else None
     worker = catchment.join(wrapped.module if variant == "alone" else wrapped, samples, test, group=group)
     if worker.evaluates:
+
         def score():
             with torch.no_grad():
                 z = wrapped(samples.tensors[0])
             return F.cross_entropy(z, samples.tensors[1]), (z.argmax(1) == samples.tensors[1]).sum()
+
         worker.evaluate(score)
     steps, seen = 0, []
-    for x, y in DataLoader(worker.minibatches(), batch_size=None,
-                           num_workers=2 if variant == "workers" else 0):
+    for x, y in DataLoader(
+        worker.minibatches(), batch_size=None, num_workers=2 if variant == "workers" else 0
+    ):
         if steps < 10 and variant in ("ddp", "fsdp", "workers"):
             expected = expected_weights(copy.deepcopy(initial), samples, seen)
             for (name, p), q in zip(model.named_parameters(), expected.parameters()):

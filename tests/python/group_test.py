@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """join(group=...): two processes with gloo as one worker (group_program.py), with the real daemons. Run as
 torch_test.py is."""
+
 import json
 import os
 import re
@@ -17,15 +18,25 @@ from torch_case import TorchCase, read, tensors  # noqa: E402
 # 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17, which two processes cannot
 # divide.
 BATCH = "batch_size=17"
-SGD = ("optimizer.kind=SGD", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
-       "optimizer.schedule.decay=CONSTANT")
+SGD = (
+    "optimizer.kind=SGD",
+    "optimizer.learning_rate=0.1",
+    "optimizer.momentum=0",
+    "optimizer.schedule.decay=CONSTANT",
+)
 
 
 class GroupTest(TorchCase):
     def group(self, variant, *fields, processes=2, workers=1, **more):
         command = "-m torch.distributed.run --standalone --nproc-per-node=%d" % processes
-        return self.attached(variant, "--workers=%d" % workers, *self.sets(BATCH, *fields), command=command,
-                             program="group_program", **more)
+        return self.attached(
+            variant,
+            "--workers=%d" % workers,
+            *self.sets(BATCH, *fields),
+            command=command,
+            program="group_program",
+            **more,
+        )
 
     def ranks(self):
         return sorted(re.findall(r"rank (\d+) trained (\d+) steps", self.logs))
@@ -67,14 +78,16 @@ class GroupTest(TorchCase):
     def test_failures_reach_every_process(self):
         self.group("shape", fails=True)
         for prefix in ("rank 0: ", "rank 1: rank 0 of the group has failed: RuntimeError: "):
-            self.assertRegex(self.logs, prefix + ".*tensor 0: expected dense1.weight 8x6, got dense1.weight "
-                                                 "8x7")
+            self.assertRegex(
+                self.logs, prefix + ".*tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7"
+            )
         self.group("raise", fails=True)
         self.assertIn("ValueError: rank 1 has failed", self.logs)
         self.group("stop", fails=True)
         for prefix in ("rank 0: ", "rank 1: rank 0 of the group has failed: RuntimeError: "):
-            self.assertIn(prefix + "the Catchment worker has ended: the program failed: rank 0 has failed",
-                          self.logs)
+            self.assertIn(
+                prefix + "the Catchment worker has ended: the program failed: rank 0 has failed", self.logs
+            )
         self.assertEqual(self.ranks(), [])
 
     def test_processes_without_their_group_are_refused(self):

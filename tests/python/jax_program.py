@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A worker's program for jax_test.py: a perceptron in JAX, on the rows of a CSV file.
 
-    jax_program.py CSV VARIANT
+jax_program.py CSV VARIANT
 """
+
 import re
 import sys
 
@@ -23,9 +24,11 @@ def load(path):
 
 def initial(dtype=jnp.float32):
     keys = jax.random.split(jax.random.key(1), 2)
-    return {"hidden": {"kernel": jax.random.normal(keys[0], (6, 8), dtype), "bias": jnp.zeros(8, dtype)},
-            "scale": jnp.ones((), dtype), 
-            "layers": [(jax.random.normal(keys[1], (8, 3), dtype), jnp.zeros(3, dtype))]}
+    return {
+        "hidden": {"kernel": jax.random.normal(keys[0], (6, 8), dtype), "bias": jnp.zeros(8, dtype)},
+        "scale": jnp.ones((), dtype),
+        "layers": [(jax.random.normal(keys[1], (8, 3), dtype), jnp.zeros(3, dtype))],
+    }
 
 
 def loss_of(params, x, y):
@@ -65,8 +68,11 @@ def follow(worker, x, y, dtype=jnp.float32, tolerance=1e-6):
     assert worker.steps == len(kept) == 15 and worker.progress > 0.9 and worker.epoch == 0
     for params, values in kept:  # are not in the memory that changes
         jax.tree.map(np.testing.assert_array_equal, params, values)
-    jax.tree.map(lambda p, values: np.testing.assert_array_equal(p, values.astype(dtype)), worker.params(),
-                 jax.tree.unflatten(jax.tree.structure(mine), worker.parameters.values()))
+    jax.tree.map(
+        lambda p, values: np.testing.assert_array_equal(p, values.astype(dtype)),
+        worker.params(),
+        jax.tree.unflatten(jax.tree.structure(mine), worker.parameters.values()),
+    )
     check(list(worker.parameters.values()), mine, tolerance)
 
 
@@ -83,8 +89,10 @@ def follow_with_optax(worker, x, y, compiled=True, chained=False):
         return optax.apply_updates(params, updates), state
 
     make = jax.jit if compiled else lambda call, **_: call
-    theirs, own = (make(lambda *arguments, one=one: step(one, *arguments))
-                   for one in (optimizer, optax.with_extra_args_support(plain)))
+    theirs, own = (
+        make(lambda *arguments, one=one: step(one, *arguments))
+        for one in (optimizer, optax.with_extra_args_support(plain))
+    )
     params, mine = worker.params(), initial()
     state, my_state = optimizer.init(params), plain.init(mine)
     for samples in worker.minibatches():
@@ -107,6 +115,7 @@ class Values:
 
 def follow_without_computing(*arguments):
     """The callback may only read its arrays: a computation in it can wait for ever."""
+
     def call(function, shapes, *values, **options):
         return io_callback(lambda *arrays: function(*map(Values, arrays)), shapes, *values, **options)
 
@@ -145,8 +154,9 @@ def follow_in_bfloat16(worker, x, y):
     for samples in worker.minibatches():
         params, state = step(state, params, x[samples], y[samples])
         assert all(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(params))
-        grads = jax.grad(loss_of)(jax.tree.map(lambda p: p.astype(jnp.bfloat16), mine), x[samples],
-                                  y[samples])
+        grads = jax.grad(loss_of)(
+            jax.tree.map(lambda p: p.astype(jnp.bfloat16), mine), x[samples], y[samples]
+        )
         mine = descend(mine, clip.update(grads, my_state)[0])
     assert worker.steps == 15
     check(list(worker.parameters.values()), mine, 2e-3)
@@ -229,6 +239,7 @@ def join_statistics(nnx_state):
     if not nnx_state:
         return catchment.join({"params": initial(), "batch_stats": {"mean": jnp.ones(3)}}, 240)
     from flax import nnx
+
     return catchment.join(nnx.state(network()), 240)
 
 
@@ -239,16 +250,20 @@ def train(worker, x, y):
         loss, grads = loss_and_gradients(params, x[samples], y[samples])
         worker.step(grads, loss)
     print("the loop has ended as if the job was done")
-    np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
-             **{name: leaf for name, leaf in zip(worker.parameters, jax.tree.leaves(worker.params()))})
+    np.savez(
+        "%s.worker%d.npz" % (sys.argv[1], worker.index),
+        **{name: leaf for name, leaf in zip(worker.parameters, jax.tree.leaves(worker.params()))},
+    )
 
 
 def step_once(change):
     """Returns a program whose first gradients are changed."""
+
     def run(worker, x, y):
         for samples in worker.minibatches():
             loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
             worker.step(change(grads), loss)
+
     return run
 
 
@@ -272,7 +287,7 @@ def step_twice(worker, x, y):
 
 def train_own_samples(worker, x, y):
     for part in range(0, len(x), 16):
-        loss, grads = loss_and_gradients(worker.params(), x[part:part + 16], y[part:part + 16])
+        loss, grads = loss_and_gradients(worker.params(), x[part : part + 16], y[part : part + 16])
         worker.step(grads, loss)
 
 
@@ -280,7 +295,7 @@ def update_own_samples(worker, x, y):
     optimizer, params = worker.transformation(), worker.params()
     state = optimizer.init(params)
     for part in range(0, len(x), 16):
-        loss, grads = loss_and_gradients(params, x[part:part + 16], y[part:part + 16])
+        loss, grads = loss_and_gradients(params, x[part : part + 16], y[part : part + 16])
         updates, state = optimizer.update(grads, state, params, value=loss)
         params = jax.tree.map(jnp.add, params, updates)
 
@@ -367,9 +382,11 @@ JOIN = {
     "statistics-nnx": lambda x, y: join_statistics(nnx_state=True),
 }
 DTYPES = {"bfloat16": jnp.bfloat16, "optax-bfloat16": jnp.bfloat16, "float16": jnp.float16}
-PARAMS = {"integer": {"steps": jnp.zeros(3, jnp.int32)}, "function": {"weight": jnp.ones(3),
-                                                                      "activation": jax.nn.relu},
-          "empty": {}}
+PARAMS = {
+    "integer": {"steps": jnp.zeros(3, jnp.int32)},
+    "function": {"weight": jnp.ones(3), "activation": jax.nn.relu},
+    "empty": {},
+}
 
 
 def main():

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """catchment.jax with the real daemons: jax_program.py. Needs an interpreter with JAX, Flax and Optax:
 
-    /path/to/venv/bin/python tests/python/jax_test.py
+/path/to/venv/bin/python tests/python/jax_test.py
 """
+
 import re
 import sys
 import unittest
@@ -15,9 +16,24 @@ from program_case import ProgramCase, SAMPLES, read, tensors  # noqa: E402
 # As jax_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
 # Programs that train as they do without Catchment, that are warned, and that end with an error.
-FOLLOW = ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-callback", "optax-chain", "optax-bfloat16",
-          "flax", "nnx", "nnx-eager", "nnx-pure")
-WARNED = {"own-params": "they are gradients of other weights than the servers'", "flax": "update() got no loss"}
+FOLLOW = (
+    "plain",
+    "bfloat16",
+    "float16",
+    "optax",
+    "optax-eager",
+    "optax-callback",
+    "optax-chain",
+    "optax-bfloat16",
+    "flax",
+    "nnx",
+    "nnx-eager",
+    "nnx-pure",
+)
+WARNED = {
+    "own-params": "they are gradients of other weights than the servers'",
+    "flax": "update() got no loss",
+}
 REFUSED = {
     "integer": r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point arrays",
     "function": r"leaf \['activation'\] of the parameters is of type .*equinox.partition",
@@ -33,7 +49,7 @@ REFUSED = {
     "own-samples": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
     "own-samples-optax": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
     "elsewhere": r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
-                 r"job's weights",
+    r"job's weights",
     "no-params": r"call update\(grads, state, params, value=loss\)",
     "statistics": r"leaf \['batch_stats'\]\['mean'\] of the parameters is a batch statistic",
     "statistics-nnx": r"leaf \['norm'\]\['mean'\] of the parameters is a batch statistic.*nnx.state\(model, nnx.Param\)",
@@ -96,8 +112,9 @@ class JaxTest(ProgramCase):
                 own = np.load("%s.worker%d.npz" % (self.rows, index))
                 for name in NAMES:
                     self.assertEqual(own[name].ravel().tolist(), final[name].tolist(), (preset, index, name))
-            self.assertLess(self.summary(out)["test_loss"], 0.9,
-                            preset)  # that of equal probabilities is log(3) = 1.1
+            self.assertLess(
+                self.summary(out)["test_loss"], 0.9, preset
+            )  # that of equal probabilities is log(3) = 1.1
 
     def test_evaluator_scores_the_weights(self):
         out = self.train("train", "epochs=20")

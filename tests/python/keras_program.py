@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A worker's program for keras_test.py: small models in Keras, on the rows of a CSV file.
 
-    keras_program.py CSV VARIANT
+keras_program.py CSV VARIANT
 """
+
 import asyncio
 import os
 import re
@@ -32,8 +33,9 @@ def perceptron(inputs=6):
 
 def normed():
     keras.utils.set_random_seed(1)
-    return keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(),
-                             layers.Dense(3)])
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(), layers.Dense(3)]
+    )
 
 
 def two_inputs():
@@ -63,14 +65,17 @@ class OwnStep(keras.Model):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
 
         def loss_of(trainable):
-            z, changed, penalties = self.stateless_call(trainable, others, x, training=True,
-                                                        return_losses=True)
+            z, changed, penalties = self.stateless_call(
+                trainable, others, x, training=True, return_losses=True
+            )
             return LOSS(y, z, weights) + sum(penalties), changed
+
         (loss, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable)
         self._report(loss)
         for _ in range(self.applies):
-            trainable, of_optimizer = self.optimizer.stateless_apply(of_optimizer, clipped(gradients),
-                                                                     trainable)
+            trainable, of_optimizer = self.optimizer.stateless_apply(
+                of_optimizer, clipped(gradients), trainable
+            )
         return {"own_loss": loss}, (trainable, others, of_optimizer, of_metrics)
 
     def _train_in_torch(self, data):
@@ -84,8 +89,9 @@ class OwnStep(keras.Model):
         loss.backward()
         with torch.no_grad():
             for _ in range(self.applies):
-                self.optimizer.apply(clipped([v.value.grad for v in self.trainable_weights]),
-                                     self.trainable_weights)
+                self.optimizer.apply(
+                    clipped([v.value.grad for v in self.trainable_weights]), self.trainable_weights
+                )
         return self._update_metrics(loss, y, z)
 
     def _train_in_tensorflow(self, data):
@@ -131,8 +137,11 @@ def parts(x):
 
 
 def largest_difference(model, other):
-    return max(np.abs(keras.ops.convert_to_numpy(a) - keras.ops.convert_to_numpy(b)).max()
-               for a, b in zip(model.weights, other.weights) if "seed" not in a.path)
+    return max(
+        np.abs(keras.ops.convert_to_numpy(a) - keras.ops.convert_to_numpy(b)).max()
+        for a, b in zip(model.weights, other.weights)
+        if "seed" not in a.path
+    )
 
 
 class Recorder:
@@ -154,8 +163,9 @@ def follow(make, x, y, train, weights=None, **options):
     model, mine = make(), make()
     worker = catchment.join(model, len(y))
     mine.set_weights(model.get_weights())
-    recorder = Recorder(worker, lambda samples: (keras.tree.map_structure(lambda part: part[samples], x),
-                                                 y[samples]))
+    recorder = Recorder(
+        worker, lambda samples: (keras.tree.map_structure(lambda part: part[samples], x), y[samples])
+    )
     model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"], **options)
     train(model, worker, recorder)
     mine.compile(optimizer=keras.optimizers.SGD(RATE), loss=LOSS)
@@ -197,12 +207,22 @@ def fit_with_callbacks(model, worker, recorder):
         def on_epoch_end(self, epoch, logs=None):
             seen["epochs"] += 1
             seen["weights"] = self.model.get_weights()
-    callbacks = [keras.callbacks.CSVLogger(path + ".csv"), keras.callbacks.TerminateOnNaN(),
-                 keras.callbacks.ModelCheckpoint(path + "-{epoch}.weights.h5", save_weights_only=True),
-                 keras.callbacks.EarlyStopping("loss", patience=100), keras.callbacks.LambdaCallback(
-                     on_train_end=lambda logs: seen.update(ended=True)), Counts()]
-    model.fit(worker.data(recorder.load), callbacks=[worker.callback(), *callbacks], verbose=2, epochs=1000,
-              steps_per_epoch=5)
+
+    callbacks = [
+        keras.callbacks.CSVLogger(path + ".csv"),
+        keras.callbacks.TerminateOnNaN(),
+        keras.callbacks.ModelCheckpoint(path + "-{epoch}.weights.h5", save_weights_only=True),
+        keras.callbacks.EarlyStopping("loss", patience=100),
+        keras.callbacks.LambdaCallback(on_train_end=lambda logs: seen.update(ended=True)),
+        Counts(),
+    ]
+    model.fit(
+        worker.data(recorder.load),
+        callbacks=[worker.callback(), *callbacks],
+        verbose=2,
+        epochs=1000,
+        steps_per_epoch=5,
+    )
     assert (seen["batches"], seen["epochs"], seen["ended"]) == (15, 3, True), seen
     with open(path + ".csv") as file:
         assert len(file.readlines()) == 1 + 3
@@ -220,8 +240,10 @@ def fit_weighted(model, worker, recorder):
 def fit_with_weights(model, worker, recorder):
     """Each minibatch has weights of its samples."""
     minibatch = recorder._minibatch
-    recorder._minibatch = lambda samples: (*minibatch(samples),
-                                           np.float32(0.5) + np.float32(0.01) * samples.astype(np.float32))
+    recorder._minibatch = lambda samples: (
+        *minibatch(samples),
+        np.float32(0.5) + np.float32(0.01) * samples.astype(np.float32),
+    )
     fit(model, worker, recorder)
 
 
@@ -244,11 +266,14 @@ def train(x, y, metric="accuracy"):
     if worker.evaluates:
         worker.evaluate()
         return
-    history = model.fit(worker.data(), callbacks=[worker.callback()], validation_data=(x, y), epochs=3,
-                        verbose=2).history
+    history = model.fit(
+        worker.data(), callbacks=[worker.callback()], validation_data=(x, y), epochs=3, verbose=2
+    ).history
     assert len(history["val_loss"]) == 1
-    np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
-             **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables})
+    np.savez(
+        "%s.worker%d.npz" % (sys.argv[1], worker.index),
+        **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables},
+    )
 
 
 def diverge(x, y):
@@ -318,13 +343,17 @@ def make_mistakes(x, y):
         model.fit(worker.data(), callbacks=[worker.callback(), *callbacks], verbose=2)
 
     fails(r"no clipnorm.*--set optimizer.clip_norm=", lambda: worker.optimizer(clipnorm=1.0))
-    fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)",
-          lambda: fit_compiled(optimizer="adam"))
+    fails(
+        r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)",
+        lambda: fit_compiled(optimizer="adam"),
+    )
     model.compile(optimizer=optimizer, loss=LOSS, steps_per_execution=2)
     fails("steps_per_execution=2", lambda: model.fit(worker.data(), callbacks=[worker.callback()]))
     fails("mixed_bfloat16", lambda: fit_compiled(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)))
-    fails("the job sets the learning rate",
-          lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
+    fails(
+        "the job sets the learning rate",
+        lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)),
+    )
     model.layers[0].trainable = False
     fails(r"whether weight \S+kernel is trainable has changed", fit_compiled)
     model.layers[0].trainable = True
@@ -336,8 +365,11 @@ def make_mistakes(x, y):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(worker.data(), callbacks=[worker.callback(), Decay()], epochs=7, verbose=2)
-    for text in ("epochs=7, but the job's budget ends it", "weights were loaded into the model after join()",
-                 "the program has changed weights of the model"):
+    for text in (
+        "epochs=7, but the job's budget ends it",
+        "weights were loaded into the model after join()",
+        "the program has changed weights of the model",
+    ):
         assert sum(text in str(one.message) for one in caught) == 1, (text, caught)
     assert worker.steps == 15
     fails("the job is over", worker.data)
@@ -352,8 +384,16 @@ def evaluate_frozen(x, y):
     base.layers[0].moving_mean.assign(np.full(6, 0.5))
     base.layers[0].moving_variance.assign(np.full(6, 4.0))
     base.trainable = False
-    model = keras.Sequential([keras.Input((6,)), base, layers.Dense(8), layers.BatchNormalization(name="learned"),
-                              layers.ReLU(), layers.Dense(3)])
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            base,
+            layers.Dense(8),
+            layers.BatchNormalization(name="learned"),
+            layers.ReLU(),
+            layers.Dense(3),
+        ]
+    )
     worker = catchment.join(model, (x, y), test=(x, y))
     model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"])
     if worker.evaluates:
@@ -379,11 +419,18 @@ def restore(x, y):
     worker = catchment.join(model, (x, y))
     model.compile(optimizer=worker.optimizer(), loss=LOSS)
     stops = keras.callbacks.EarlyStopping("loss", mode="max", patience=1000, restore_best_weights=True)
-    model.fit(worker.data(), callbacks=[Restores(), worker.callback(), stops, Restores()], steps_per_epoch=1,
-              epochs=1000, verbose=2)
+    model.fit(
+        worker.data(),
+        callbacks=[Restores(), worker.callback(), stops, Restores()],
+        steps_per_epoch=1,
+        epochs=1000,
+        verbose=2,
+    )
     assert worker.steps == 15
-    np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
-             **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables})
+    np.savez(
+        "%s.worker%d.npz" % (sys.argv[1], worker.index),
+        **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables},
+    )
 
 
 def check_rows(x, y):
@@ -392,14 +439,23 @@ def check_rows(x, y):
     keras.utils.set_random_seed(1)
     with warnings.catch_warnings(record=True) as joined:
         warnings.simplefilter("always")
-        model = keras.Sequential([keras.Input((6,)), layers.Normalization(), layers.Dense(8),
-                                  layers.BatchNormalization(), layers.Dense(3)])
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                layers.Normalization(),
+                layers.Dense(8),
+                layers.BatchNormalization(),
+                layers.Dense(3),
+            ]
+        )
         worker = catchment.join(model, (x, y))
     optimizer, callbacks = worker.optimizer(), keras.callbacks
 
     def fit(*more, optimizer=optimizer, steps_per_epoch=1, **options):
         model.compile(optimizer=optimizer, loss=LOSS, **options)
-        model.fit(worker.data(), callbacks=[*more, worker.callback()], steps_per_epoch=steps_per_epoch, verbose=2)
+        model.fit(
+            worker.data(), callbacks=[*more, worker.callback()], steps_per_epoch=steps_per_epoch, verbose=2
+        )
 
     def fit_epochs():
         model.compile(optimizer=optimizer, loss=LOSS)
@@ -430,35 +486,55 @@ def check_rows(x, y):
 
     refused = {
         "`LearningRateScheduler`": (
-            "optimizer.schedule in the job", lambda: fit(callbacks.LearningRateScheduler(lambda epoch: 0.5))),
+            "optimizer.schedule in the job",
+            lambda: fit(callbacks.LearningRateScheduler(lambda epoch: 0.5)),
+        ),
         "`ReduceLROnPlateau`": ("schedule.decay=PLATEAU", lambda: fit(callbacks.ReduceLROnPlateau("loss"))),
-        "`SwapEMAWeights`": ("SwapEMAWeights, which would put averages", lambda: fit(callbacks.SwapEMAWeights())),
+        "`SwapEMAWeights`": (
+            "SwapEMAWeights, which would put averages",
+            lambda: fit(callbacks.SwapEMAWeights()),
+        ),
         "`BackupAndRestore`": ("--resume continues", lambda: fit(callbacks.BackupAndRestore(path))),
         "options of the optimizer, such as `clipnorm` and `use_ema`": (
-            "no use_ema: the servers", lambda: worker.optimizer(use_ema=True)),
+            "no use_ema: the servers",
+            lambda: worker.optimizer(use_ema=True),
+        ),
         "another optimizer in `compile`": (r"another optimizer \(Adam\)", lambda: fit(optimizer="adam")),
-        "`mixed_float16`": ("use mixed_bfloat16",
-                            lambda: fit(optimizer=keras.optimizers.LossScaleOptimizer(optimizer))),
+        "`mixed_float16`": (
+            "use mixed_bfloat16",
+            lambda: fit(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)),
+        ),
         "`steps_per_execution` above 1": ("steps_per_execution=2", lambda: fit(steps_per_execution=2)),
         "constraints of weights": ("has a constraint", join_constrained),
         "layers that are frozen or unfrozen after `join`": ("is trainable has changed", fit_frozen),
         "`fit(x, y)` with data of its own": ("other data than the job's", fit_others),
     }
     warned = {
-        "moving statistics without test data": ("not have the moving statistics of .*batch_normalization,", warn_again),
+        "moving statistics without test data": (
+            "not have the moving statistics of .*batch_normalization,",
+            warn_again,
+        ),
         "other weights that no gradient moves, such as those of `Normalization`": (
-            "not have .*normalization/mean, .*normalization/variance,", warn_again),
+            "not have .*normalization/mean, .*normalization/variance,",
+            warn_again,
+        ),
         "weights that are loaded after `join`": ("were loaded into the model after join", load_weights),
-        "`EarlyStopping`": ("EarlyStopping, which sees .*evaluation.patience",
-                            lambda: fit(callbacks.EarlyStopping("loss"))),
+        "`EarlyStopping`": (
+            "EarlyStopping, which sees .*evaluation.patience",
+            lambda: fit(callbacks.EarlyStopping("loss")),
+        ),
         "`EarlyStopping(restore_best_weights=True)`": (
             "restores nothing.*evaluation.keep_best",
-            lambda: fit(callbacks.EarlyStopping("loss", restore_best_weights=True))),
+            lambda: fit(callbacks.EarlyStopping("loss", restore_best_weights=True)),
+        ),
         "`ModelCheckpoint(save_best_only=True)`": (
             "which sees the epochs of this worker alone.*evaluation.keep_best",
-            lambda: fit(callbacks.ModelCheckpoint(path + ".keras", "loss", save_best_only=True))),
-        "a callback that changes weights": ("has changed weights of the model",
-                                            lambda: fit(Decay(), steps_per_epoch=2)),
+            lambda: fit(callbacks.ModelCheckpoint(path + ".keras", "loss", save_best_only=True)),
+        ),
+        "a callback that changes weights": (
+            "has changed weights of the model",
+            lambda: fit(Decay(), steps_per_epoch=2),
+        ),
         "`fit(epochs=...)` without `steps_per_epoch`": ("epochs=3, but the job's budget ends it", fit_epochs),
     }
     exact = {
@@ -468,8 +544,13 @@ def check_rows(x, y):
         "`BatchNormalization` with `trainable=False`": ("frozen",),
     }
     rows = re.findall(r"^\| ([^|]+) \| (exact|warned|refused)\b", open("docs/keras.md").read(), re.MULTILINE)
-    assert sorted(rows) == sorted([*((row, "refused") for row in refused), *((row, "warned") for row in warned),
-                                   *((row, "exact") for row in exact)]), rows
+    assert sorted(rows) == sorted(
+        [
+            *((row, "refused") for row in refused),
+            *((row, "warned") for row in warned),
+            *((row, "exact") for row in exact),
+        ]
+    ), rows
     for text, call in refused.values():
         fails(text, call)
     assert worker.steps == 0
@@ -485,8 +566,14 @@ def check_rows(x, y):
 def run_page(x, y):
     """Runs the first program of docs/keras.md with other data."""
     block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
-    names = {"keras": keras, "model": perceptron(), "x_train": x, "y_train": keras.utils.to_categorical(y),
-             "x_test": x, "y_test": keras.utils.to_categorical(y)}
+    names = {
+        "keras": keras,
+        "model": perceptron(),
+        "x_train": x,
+        "y_train": keras.utils.to_categorical(y),
+        "x_test": x,
+        "y_test": keras.utils.to_categorical(y),
+    }
     names["model"].add(layers.Softmax())
     exec(block, names)
 

@@ -6,6 +6,7 @@ backends:
 
 BACKENDS names those to test; by default all three.
 """
+
 import os
 import sys
 import unittest
@@ -34,9 +35,22 @@ class KerasTest(ProgramCase):
                     yield backend, self.train(variant, *changes, KERAS_BACKEND=backend, **options)
 
     def test_programs_train_as_they_do_in_keras(self):
-        for _, out in self.on_each_backend(("fit", "eager", "inputs", "batches", "weighted", "callbacks",
-                                            "own-step", "own-step-eager", "own-step-batches",
-                                            "own-step-weights"), "epochs=1", *SGD):
+        for _, out in self.on_each_backend(
+            (
+                "fit",
+                "eager",
+                "inputs",
+                "batches",
+                "weighted",
+                "callbacks",
+                "own-step",
+                "own-step-eager",
+                "own-step-batches",
+                "own-step-weights",
+            ),
+            "epochs=1",
+            *SGD,
+        ):
             self.assertEqual(self.summary(out)["samples"], SAMPLES)
             self.assertNotIn("the program has changed weights", self.logs)
         if "jax" in BACKENDS:
@@ -50,14 +64,21 @@ class KerasTest(ProgramCase):
             for index in range(2):
                 own = np.load("%s.worker%d.npz" % (self.rows, index))
                 for name in own:
-                    self.assertEqual(own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(),
-                                     (backend, index, name))
-            statistics = [name for name in final if name.endswith(("/batch_normalization.running_mean",
-                                                                   ".running_var"))]
+                    self.assertEqual(
+                        own[name].ravel().tolist(),
+                        final[name.replace("|", "/")].tolist(),
+                        (backend, index, name),
+                    )
+            statistics = [
+                name for name in final if name.endswith(("/batch_normalization.running_mean", ".running_var"))
+            ]
             self.assertEqual(len(statistics), 2)
             kernel = np.reshape(final["sequential/dense/kernel"], (6, 8))
-            np.testing.assert_allclose(final["sequential/batch_normalization.running_mean"],
-                                       self.mean_row() @ kernel + final["sequential/dense/bias"], atol=1e-5)
+            np.testing.assert_allclose(
+                final["sequential/batch_normalization.running_mean"],
+                self.mean_row() @ kernel + final["sequential/dense/bias"],
+                atol=1e-5,
+            )
             summary = self.summary(out)
             self.assertGreater(summary["test_accuracy"], 0.7)
             self.assertLess(summary["test_loss"], 0.7)
@@ -70,7 +91,9 @@ class KerasTest(ProgramCase):
             kernel = np.reshape(final["sequential/dense/kernel"], (6, 8))
             np.testing.assert_allclose(
                 final["sequential/learned.running_mean"],
-                (self.mean_row() - 0.5) / np.sqrt(4.001) @ kernel + final["sequential/dense/bias"], atol=1e-4)
+                (self.mean_row() - 0.5) / np.sqrt(4.001) @ kernel + final["sequential/dense/bias"],
+                atol=1e-4,
+            )
             self.assertGreater(self.summary(out)["test_accuracy"], 0.6)
 
     def test_model_has_the_jobs_weights_after_all_callbacks(self):
@@ -79,7 +102,9 @@ class KerasTest(ProgramCase):
             own = np.load("%s.worker0.npz" % self.rows)
             self.assertEqual(len(own.files), len(final))
             for name in own:
-                self.assertEqual(own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(), (backend, name))
+                self.assertEqual(
+                    own[name].ravel().tolist(), final[name.replace("|", "/")].tolist(), (backend, name)
+                )
 
     def test_rows_of_the_page(self):
         for _ in self.on_each_backend(("rows",), "epochs=1", *SGD):
@@ -109,7 +134,10 @@ class KerasTest(ProgramCase):
 
     def test_a_percentage_is_not_an_accuracy(self):
         for _ in self.on_each_backend(("percent",), "epochs=1", fails=True):
-            self.assertIn("the metric acc_percent is the test accuracy, a share from 0 to 1, got 97: rename it", self.logs)
+            self.assertIn(
+                "the metric acc_percent is the test accuracy, a share from 0 to 1, got 97: rename it",
+                self.logs,
+            )
 
     def test_names_what_join_does_not_accept(self):
         import keras
@@ -122,14 +150,20 @@ class KerasTest(ProgramCase):
 
         x, y = np.zeros((10, 6)), np.zeros(10)
         for arguments, text in (
-                ((keras.Sequential([layers.Dense(3)]), (x, y)), "the model has no weights yet: give it a "
-                                                                "keras.Input"),
-                ((model(trainable=False), (x, y)), "the model has no trainable weight"),
-                ((model(kernel_constraint="non_neg"), (x, y)), r"kernel has a constraint"),
-                ((model(), (x, y[1:])), "the parts of the training set have 9 and 10 samples"),
-                ((model(), (x, y), (x, iter(y))), r"the test set has a part of type "
-                                                  r".*iterator.*worker.data\(load\)"),
-                ((model(), (x, y)), "was not started by a Catchment worker")):
+            (
+                (keras.Sequential([layers.Dense(3)]), (x, y)),
+                "the model has no weights yet: give it a keras.Input",
+            ),
+            ((model(trainable=False), (x, y)), "the model has no trainable weight"),
+            ((model(kernel_constraint="non_neg"), (x, y)), r"kernel has a constraint"),
+            ((model(), (x, y[1:])), "the parts of the training set have 9 and 10 samples"),
+            (
+                (model(), (x, y), (x, iter(y))),
+                r"the test set has a part of type "
+                r".*iterator.*worker.data\(load\)",
+            ),
+            ((model(), (x, y)), "was not started by a Catchment worker"),
+        ):
             with self.assertRaisesRegex((RuntimeError, TypeError, ValueError), text):
                 catchment.join(*arguments)
 

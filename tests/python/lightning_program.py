@@ -1,6 +1,7 @@
 """The programs of lightning_test.py: python lightning_program.py ROWS VARIANT. Without a worker it trains by
 itself, and prints the final weights as JSON. VARIANT-old has the package pytorch_lightning in place of
 lightning."""
+
 import json
 import os
 import sys
@@ -24,8 +25,9 @@ class Classifier(L.LightningModule):
     def __init__(self, batch_norm=False):
         super().__init__()
         torch.manual_seed(4)
-        self.layers = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12) if batch_norm else nn.Identity(),
-                                    nn.Tanh(), nn.Linear(12, 3))
+        self.layers = nn.Sequential(
+            nn.Linear(6, 12), nn.BatchNorm1d(12) if batch_norm else nn.Identity(), nn.Tanh(), nn.Linear(12, 3)
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -154,7 +156,9 @@ class Two(Classifier):
 
     def configure_optimizers(self):
         optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.layers, self.other)]
-        return optimizers, [torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1) for optimizer in optimizers]
+        return optimizers, [
+            torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1) for optimizer in optimizers
+        ]
 
 
 class Gan(L.LightningModule):
@@ -196,8 +200,10 @@ class Gan(L.LightningModule):
         pass
 
     def configure_optimizers(self):
-        return [torch.optim.SGD(self.generator.parameters(), lr=0.1),
-                torch.optim.SGD(self.discriminator.parameters(), lr=0.1)], []
+        return [
+            torch.optim.SGD(self.generator.parameters(), lr=0.1),
+            torch.optim.SGD(self.discriminator.parameters(), lr=0.1),
+        ], []
 
     def train_alone(self, imgs):
         """Both parts move by the gradients of the same weights, as in a step of a job."""
@@ -244,8 +250,9 @@ class Overwrites(L.Callback):
 
 def read(path):
     rows = [list(map(float, line.split(","))) for line in open(path)]
-    return TensorDataset(torch.tensor([row[:-1] for row in rows]),
-                         torch.tensor([int(row[-1]) for row in rows]))
+    return TensorDataset(
+        torch.tensor([row[:-1] for row in rows]), torch.tensor([int(row[-1]) for row in rows])
+    )
 
 
 class Diverging(Classifier):
@@ -265,11 +272,23 @@ def callbacks_of(package):
 def main():
     path, variant = sys.argv[1], sys.argv[2].replace("-old", "")
     warnings.simplefilter("ignore")
-    warnings.filterwarnings("always", "the DataLoader's batch_size|EarlyStopping|the weights of|.*drop_last|.*is empty")
+    warnings.filterwarnings(
+        "always", "the DataLoader's batch_size|EarlyStopping|the weights of|.*drop_last|.*is empty"
+    )
     rows = read(path)
-    module = {"manual": Manual, "parts": Parts, "scheduled": Scheduled, "skips": Skipping,
-              "silent": Silent, "percent": Percent, "diverges": Diverging, "head": Head, "loaders": Loaders, "two": Two,
-              "gan": Gan}.get(variant, Classifier)()
+    module = {
+        "manual": Manual,
+        "parts": Parts,
+        "scheduled": Scheduled,
+        "skips": Skipping,
+        "silent": Silent,
+        "percent": Percent,
+        "diverges": Diverging,
+        "head": Head,
+        "loaders": Loaders,
+        "two": Two,
+        "gan": Gan,
+    }.get(variant, Classifier)()
     if variant == "batch_norm":
         module = Classifier(batch_norm=True)
     if variant == "manual_norm":
@@ -278,16 +297,24 @@ def main():
     train = DataLoader(rows, batch_size=len(rows), shuffle=True, num_workers=int(variant == "processes"))
     validation = DataLoader(rows, batch_size=64)
     if variant == "subset":
-        train, validation = [DataLoader(rows, batch_size=120, sampler=SubsetRandomSampler(range(first, 240, 2)))
-                             for first in (0, 1)]
+        train, validation = [
+            DataLoader(rows, batch_size=120, sampler=SubsetRandomSampler(range(first, 240, 2)))
+            for first in (0, 1)
+        ]
     if variant == "stream":
         train = DataLoader(Stream(rows), batch_size=len(rows))
     if variant == "loaders":
         validation = [DataLoader(Subset(rows, part), batch_size=64) for part in (range(60), range(60, 240))]
     if variant in ("epochs", "drops"):
         train = DataLoader(rows, batch_size=50, shuffle=True, drop_last=variant == "drops")
-    trainer = dict(max_epochs=EPOCHS, accelerator="cpu", enable_progress_bar=False,
-                   enable_checkpointing=variant == "checkpoint", logger=False, enable_model_summary=False)
+    trainer = dict(
+        max_epochs=EPOCHS,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_checkpointing=variant == "checkpoint",
+        logger=False,
+        enable_model_summary=False,
+    )
     if variant in ("clip", "clip-bfloat16"):
         trainer["gradient_clip_val"] = 0.05
     if variant == "accumulates":
@@ -300,18 +327,28 @@ def main():
         trainer["precision"] = "bf16-mixed"
     if variant == "callbacks":
         from_package = callbacks_of(L)
-        trainer["callbacks"] = [from_package.EarlyStopping("val_loss", patience=1000), from_package.Timer(),
-                                from_package.LearningRateMonitor()]
+        trainer["callbacks"] = [
+            from_package.EarlyStopping("val_loss", patience=1000),
+            from_package.Timer(),
+            from_package.LearningRateMonitor(),
+        ]
         trainer["logger"] = (L.pytorch if hasattr(L, "pytorch") else L).loggers.CSVLogger(path + ".logs")
     checkpoint, steps = None, Steps()
     if variant == "epochs":
-        trainer.update(max_epochs=3, callbacks=[steps, callbacks_of(L).ModelCheckpoint(path + ".epochs", save_top_k=-1)],
-                       enable_checkpointing=True)
+        trainer.update(
+            max_epochs=3,
+            callbacks=[steps, callbacks_of(L).ModelCheckpoint(path + ".epochs", save_top_k=-1)],
+            enable_checkpointing=True,
+        )
     if variant == "best":
         trainer.update(enable_checkpointing=True, default_root_dir=path + ".best")
     if variant == "monitors":
-        trainer.update(enable_checkpointing=True, callbacks=[callbacks_of(L).ModelCheckpoint(path + ".m", monitor="f1")])
-    if variant == "overwrites" and "CATCHMENT_ATTACH" in os.environ:  # without a job nothing puts the weights back
+        trainer.update(
+            enable_checkpointing=True, callbacks=[callbacks_of(L).ModelCheckpoint(path + ".m", monitor="f1")]
+        )
+    if (
+        variant == "overwrites" and "CATCHMENT_ATTACH" in os.environ
+    ):  # without a job nothing puts the weights back
         trainer["callbacks"] = [Overwrites()]
     if variant == "resumes":
         checkpoint = path + ".ckpt"
@@ -320,7 +357,8 @@ def main():
         plain.save_checkpoint(checkpoint)
     if "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ:
         trainer["strategy"] = catchment.lightning.Strategy(
-            local_optimizer=variant == "local", samples_per_epoch=len(rows) if variant == "stream" else None)
+            local_optimizer=variant == "local", samples_per_epoch=len(rows) if variant == "stream" else None
+        )
     elif variant == "gan":
         module.train_alone(rows.tensors[0])
         trainer["max_epochs"] = 0
@@ -332,8 +370,10 @@ def main():
         print("epochs " + json.dumps(steps.seen))
     if variant == "best":
         trainer.test(dataloaders=validation, ckpt_path="best", verbose=False)
-    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name,
-                                   p in module.named_parameters()}))
+    print(
+        "weights "
+        + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """catchment.lightning with the real daemons: tests/python/frameworks.sh lightning."""
+
 import glob
 import json
 import shutil
@@ -18,9 +19,26 @@ class LightningTest(FrameworkCase):
     program = "lightning_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "manual", "parts", "scheduled", "callbacks", "bfloat16",
-                        "skips", "clip-bfloat16", "two", "gan", "stream", "overwrites",
-                        "plain-old", "manual-old", "callbacks-old", "gan-old"):
+        for variant in (
+            "plain",
+            "processes",
+            "clip",
+            "manual",
+            "parts",
+            "scheduled",
+            "callbacks",
+            "bfloat16",
+            "skips",
+            "clip-bfloat16",
+            "two",
+            "gan",
+            "stream",
+            "overwrites",
+            "plain-old",
+            "manual-old",
+            "callbacks-old",
+            "gan-old",
+        ):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
@@ -28,7 +46,9 @@ class LightningTest(FrameworkCase):
         out = self.trained("gan", "epochs=2", "batch_size=50")
         self.assertIn("validation_step is empty, so the job has no test loss", self.logs)
         for line in read(out + "/metrics.jsonl").splitlines():
-            self.assertAlmostEqual(json.loads(line)["train_loss"], 1.39, delta=0.1)  # of each part: log(2) at first
+            self.assertAlmostEqual(
+                json.loads(line)["train_loss"], 1.39, delta=0.1
+            )  # of each part: log(2) at first
 
     def test_parameters_without_an_optimizer_stay_as_they_are(self):
         self.assert_as_alone("head", self.trained("head", *self.ALONE), ("layers.0.weight", "layers.0.bias"))
@@ -68,8 +88,11 @@ class LightningTest(FrameworkCase):
             self.trained(variant, "epochs=3", "batch_size=50")
             seen = self.epochs_in(self.logs)
             self.assertEqual(len(glob.glob(self.rows + ".epochs/*.ckpt")), 3)
-            alone = subprocess.run([sys.executable, "tests/python/lightning_program.py", self.rows, variant],
-                                   text=True, stdout=subprocess.PIPE)
+            alone = subprocess.run(
+                [sys.executable, "tests/python/lightning_program.py", self.rows, variant],
+                text=True,
+                stdout=subprocess.PIPE,
+            )
             self.assertEqual(seen, self.epochs_in(alone.stdout))
             shutil.rmtree(self.rows + ".epochs")
         with self.subTest("of two workers"):
@@ -78,7 +101,9 @@ class LightningTest(FrameworkCase):
             self.assertEqual([epoch for _, epoch, _, _ in ended], [0, 1, 2])
 
     def epochs_in(self, log):
-        return json.loads([line for line in log.splitlines() if "epochs [" in line][-1].split("epochs ", 1)[1])
+        return json.loads(
+            [line for line in log.splitlines() if "epochs [" in line][-1].split("epochs ", 1)[1]
+        )
 
     def test_what_follows_fit_has_the_best_checkpoint_in_each_worker(self):
         for variant in ("best", "best-old"):
@@ -87,8 +112,10 @@ class LightningTest(FrameworkCase):
 
     def test_what_a_callback_writes_at_the_end_is_not_the_result(self):
         self.trained("overwrites", "epochs=2")
-        self.assertIn("the weights of the module were changed at the end of fit() (parameter layers.0.weight)",
-                      self.logs)
+        self.assertIn(
+            "the weights of the module were changed at the end of fit() (parameter layers.0.weight)",
+            self.logs,
+        )
 
     def test_a_loop_that_ends_first_leaves_the_job(self):
         self.trained("stops", "epochs=3", fails=True)
@@ -101,19 +128,27 @@ class LightningTest(FrameworkCase):
         self.assertNotIn("weights {", self.logs)
 
     def test_says_what_does_not_fit(self):
-        for variant, words in (("accumulates", "algorithm.contribution.gradient.push_period=2"),
-                               ("resumes", "continue a job with catchment train --resume"),
-                               ("monitors", "ModelCheckpoint(monitor='f1') waits for a metric")):
+        for variant, words in (
+            ("accumulates", "algorithm.contribution.gradient.push_period=2"),
+            ("resumes", "continue a job with catchment train --resume"),
+            ("monitors", "ModelCheckpoint(monitor='f1') waits for a metric"),
+        ):
             self.trained(variant, "epochs=2", fails=True)
             self.assertIn(words, self.logs)
-        for variant, words in (("callbacks", "set evaluation.patience=1000 in the job"),
-                               ("drops", "set last_minibatch=DROP in the job")):
+        for variant, words in (
+            ("callbacks", "set evaluation.patience=1000 in the job"),
+            ("drops", "set last_minibatch=DROP in the job"),
+        ):
             self.trained(variant, "epochs=2", "batch_size=50")
             self.assertIn(words, self.logs)
-        self.assertIn("validation_step logs no loss", self.evaluators_log(
-            self.trained("silent", "epochs=2", fails=True)))
-        self.assertIn("the metric val_acc is the test accuracy, a share from 0 to 1, got 97: log a share",
-                      self.evaluators_log(self.trained("percent", "epochs=2", fails=True)))
+        self.assertIn(
+            "validation_step logs no loss",
+            self.evaluators_log(self.trained("silent", "epochs=2", fails=True)),
+        )
+        self.assertIn(
+            "the metric val_acc is the test accuracy, a share from 0 to 1, got 97: log a share",
+            self.evaluators_log(self.trained("percent", "epochs=2", fails=True)),
+        )
 
 
 class RowsTest(RowsChecks, unittest.TestCase):
@@ -123,9 +158,13 @@ class RowsTest(RowsChecks, unittest.TestCase):
         for sampler, drawn in lightning_rows.SELECTIONS:
             with self.subTest(type(sampler).__name__):
                 batched = isinstance(sampler, BatchSampler)
-                loader = DataLoader(lightning_rows.ROWS, **{"batch_sampler" if batched else "sampler": sampler})
+                loader = DataLoader(
+                    lightning_rows.ROWS, **{"batch_sampler" if batched else "sampler": sampler}
+                )
                 data = _loaders.training_data(loader, False, "Strategy")
-                self.assertEqual([x.tolist() for x, _ in data], [lightning_rows.ROWS[i][0].tolist() for i in drawn])
+                self.assertEqual(
+                    [x.tolist() for x, _ in data], [lightning_rows.ROWS[i][0].tolist() for i in drawn]
+                )
 
     def test_counts_the_samples_that_a_validation_loader_scores(self):
         for loader, limit, samples in lightning_rows.SCORED:

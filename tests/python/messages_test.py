@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """python/catchment/_messages.py against protobuf's own compiler, which encodes and decodes the same
 messages."""
+
 import array
 import re
 import subprocess
@@ -32,44 +33,65 @@ def as_protobuf_writes(text):
 class MessagesTest(unittest.TestCase):
     def test_protobuf_reads_what_the_package_writes(self):
         tensors = [{"name": "a.weight", "shape": (300, 2)}, {"name": "scale\u00e9", "shape": ()}]
-        hello = {"version": 1, "tensors": tensors, "more": True, "train_samples": 2 ** 40, "test_samples": 0,
-                 "device": "a \"device\""}
+        hello = {
+            "version": 1,
+            "tensors": tensors,
+            "more": True,
+            "train_samples": 2**40,
+            "test_samples": 0,
+            "device": 'a "device"',
+        }
         self.assertEqual(
             as_protobuf_reads("hello", hello),
             'hello { version: 1 tensors { name: "a.weight" shape: 300 shape: 2 } tensors { name: "scale\\303\\251" } '
-            'more: true train_samples: 1099511627776 device: "a \\"device\\"" }')
+            'more: true train_samples: 1099511627776 device: "a \\"device\\"" }',
+        )
         self.assertEqual(as_protobuf_reads("final", {"begin": 128}), "final { begin: 128 }")
         self.assertEqual(as_protobuf_reads("final", {"begin": 0}), "final { }")
-        self.assertEqual(as_protobuf_reads("done", {"step": 3, "loss": -0.1, "correct": 16384}),
-                         "done { step: 3 loss: -0.1 correct: 16384 }")
+        self.assertEqual(
+            as_protobuf_reads("done", {"step": 3, "loss": -0.1, "correct": 16384}),
+            "done { step: 3 loss: -0.1 correct: 16384 }",
+        )
         metrics = [{"name": "norm", "sum": 1.5, "count": 3}, {"name": "rate", "sum": 0.0, "count": 1}]
-        self.assertEqual(as_protobuf_reads("done", {"step": 3, "metrics": metrics}),
-                         'done { step: 3 metrics { name: "norm" sum: 1.5 count: 3 } '
-                         'metrics { name: "rate" count: 1 } }')
-        self.assertEqual(as_protobuf_reads("failed", {"why": "x" * 200}),
-                         'failed { why: "%s" }' % ("x" * 200))
-        self.assertEqual(as_protobuf_reads("statistic",
-                                           {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
-                         'statistic { name: "n" values: 0.5 values: -2 }')
-        self.assertEqual(as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
-                         "hello { version: 1 local_steps: true }")
+        self.assertEqual(
+            as_protobuf_reads("done", {"step": 3, "metrics": metrics}),
+            'done { step: 3 metrics { name: "norm" sum: 1.5 count: 3 } metrics { name: "rate" count: 1 } }',
+        )
+        self.assertEqual(
+            as_protobuf_reads("failed", {"why": "x" * 200}), 'failed { why: "%s" }' % ("x" * 200)
+        )
+        self.assertEqual(
+            as_protobuf_reads("statistic", {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
+            'statistic { name: "n" values: 0.5 values: -2 }',
+        )
+        self.assertEqual(
+            as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
+            "hello { version: 1 local_steps: true }",
+        )
         self.assertEqual(as_protobuf_reads("left", {}), "left { }")
         self.assertEqual(as_protobuf_reads("left", {"why": "it ended"}), 'left { why: "it ended" }')
-        self.assertEqual(as_protobuf_reads("scored", {"samples": 1, "loss_sum": 2.5, "correct": 0}),
-                         "scored { samples: 1 loss_sum: 2.5 }")
+        self.assertEqual(
+            as_protobuf_reads("scored", {"samples": 1, "loss_sum": 2.5, "correct": 0}),
+            "scored { samples: 1 loss_sum: 2.5 }",
+        )
 
     def test_the_package_reads_what_protobuf_writes(self):
         self.assertEqual(
-            as_protobuf_writes('welcome { job: "j" worker: 200 batch_size: 64 seed: 18446744073709551615 '
-                               'evaluates: true }'),
-            ("welcome", {"job": "j", "worker": 200, "batch_size": 64, "seed": 2 ** 64 - 1,
-                         "evaluates": True}))
-        self.assertEqual(as_protobuf_writes("begin { step: 300 progress: 0.75 epoch: 3 learning_rate: 0.5 }"),
-                         ("begin", {"step": 300, "progress": 0.75, "epoch": 3, "learning_rate": 0.5}))
-        self.assertEqual(as_protobuf_writes("here { values: 4294967296 }"), ("here", {"values": 2 ** 32}))
+            as_protobuf_writes(
+                'welcome { job: "j" worker: 200 batch_size: 64 seed: 18446744073709551615 evaluates: true }'
+            ),
+            ("welcome", {"job": "j", "worker": 200, "batch_size": 64, "seed": 2**64 - 1, "evaluates": True}),
+        )
+        self.assertEqual(
+            as_protobuf_writes("begin { step: 300 progress: 0.75 epoch: 3 learning_rate: 0.5 }"),
+            ("begin", {"step": 300, "progress": 0.75, "epoch": 3, "learning_rate": 0.5}),
+        )
+        self.assertEqual(as_protobuf_writes("here { values: 4294967296 }"), ("here", {"values": 2**32}))
         self.assertEqual(as_protobuf_writes("evaluate {}"), ("evaluate", {}))
-        self.assertEqual(as_protobuf_writes('stop { why: "\\303\\251" failed: true }'),
-                         ("stop", {"why": "\u00e9", "failed": True}))
+        self.assertEqual(
+            as_protobuf_writes('stop { why: "\\303\\251" failed: true }'),
+            ("stop", {"why": "\u00e9", "failed": True}),
+        )
 
     def test_both_have_the_same_fields(self):
         for message, schema in (("FromProgram", _messages.FROM_PROGRAM), ("ToProgram", _messages.TO_PROGRAM)):
@@ -87,17 +109,24 @@ class MessagesTest(unittest.TestCase):
 
 class ReasonsTest(unittest.TestCase):
     def test_an_exception_is_one_line_that_ends_with_its_cause(self):
-        frames = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n"
+        frames = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
         for message, line in (
-                ("one\n  two", "one two"),
-                ("", None),
-                ("Caught it in process 0.\nOriginal " + frames + "OSError: full\nof files",
-                 "Caught it in process 0. ... OSError: full of files"),
-                ("first:\n" + frames + "KeyError: 1\n\nDuring that:\n" + frames + "OSError: full",
-                 "first: ... OSError: full"),
-                (frames, " ".join(frames.split()))):
-            self.assertEqual(_attachment.describe_exception(ValueError, ValueError(message)),
-                             "ValueError" if line is None else "ValueError: " + line)
+            ("one\n  two", "one two"),
+            ("", None),
+            (
+                "Caught it in process 0.\nOriginal " + frames + "OSError: full\nof files",
+                "Caught it in process 0. ... OSError: full of files",
+            ),
+            (
+                "first:\n" + frames + "KeyError: 1\n\nDuring that:\n" + frames + "OSError: full",
+                "first: ... OSError: full",
+            ),
+            (frames, " ".join(frames.split())),
+        ):
+            self.assertEqual(
+                _attachment.describe_exception(ValueError, ValueError(message)),
+                "ValueError" if line is None else "ValueError: " + line,
+            )
 
     def test_a_long_reason_keeps_its_end(self):
         short = _attachment._shorten("a" + "x" * 100000 + "b")
@@ -122,7 +151,8 @@ def fields_in_proto(message):
         text = re.sub(r"//.*", "", file.read())
     types, path = {}, []
     for opened, name, kind, field, number in re.findall(
-            r"((?:message|oneof) (\w+) \{)|(?:repeated )?(\w+) (\w+) = (\d+);|\}", text):
+        r"((?:message|oneof) (\w+) \{)|(?:repeated )?(\w+) (\w+) = (\d+);|\}", text
+    ):
         if opened:
             path.append("" if opened.startswith("oneof") else name)
             types.setdefault(path[-1], [])

@@ -4,6 +4,7 @@ cloudpickle, nbclient, ipykernel and safetensors (tests/python/requirements/note
 
 bazel test //tests/python:notebook_test --test_env=PYTHON=/path/to/venv/bin/python
 """
+
 import os
 import random
 import struct
@@ -25,9 +26,14 @@ def write_digits(directory, kind, samples):
     """Writes images whose class is the brightest of ten rows, and their classes, as IDX files."""
     rng = random.Random(kind)
     labels = [rng.randrange(10) for _ in range(samples)]
-    rows = [bytes(rng.randrange(200, 256) if row == 2 * label + 4 else rng.randrange(0, 60)
-                  for row in range(28) for _ in range(28))
-            for label in labels]
+    rows = [
+        bytes(
+            rng.randrange(200, 256) if row == 2 * label + 4 else rng.randrange(0, 60)
+            for row in range(28)
+            for _ in range(28)
+        )
+        for label in labels
+    ]
     with open(os.path.join(directory, kind + "-images-idx3-ubyte"), "wb") as file:
         file.write(struct.pack(">4I", 0x803, samples, 28, 28) + b"".join(rows))
     with open(os.path.join(directory, kind + "-labels-idx1-ubyte"), "wb") as file:
@@ -41,14 +47,19 @@ class NotebookTest(unittest.TestCase):
             os.mkdir(mnist)
             write_digits(mnist, "train", 640)
             write_digits(mnist, "t10k", 100)
-            os.environ.update(CATCHMENT_DATA=directory, TUTORIAL_SAMPLES="3200",
-                              PYTHONPATH=os.path.abspath("python"),
-                              TMPDIR=directory, PATH=os.path.abspath(FOLDER) + ":" + os.environ["PATH"])
+            os.environ.update(
+                CATCHMENT_DATA=directory,
+                TUTORIAL_SAMPLES="3200",
+                PYTHONPATH=os.path.abspath("python"),
+                TMPDIR=directory,
+                PATH=os.path.abspath(FOLDER) + ":" + os.environ["PATH"],
+            )
             notebook = nbformat.read("examples/python/tutorial.ipynb", as_version=4)
             nbformat.validate(notebook)
-            self.assertFalse([cell.outputs for cell in notebook.cells if cell.cell_type == "code" and
-                              cell.outputs],
-                             "the notebook is kept without outputs")
+            self.assertFalse(
+                [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs],
+                "the notebook is kept without outputs",
+            )
             nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
         shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
         kinds = [kind for output in shown if "data" in output for kind in output.data]

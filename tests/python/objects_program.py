@@ -1,7 +1,8 @@
 """A worker's program for objects_test.py: what the objects of a program of PyTorch mean to the job.
 
-    objects_program.py CSV VARIANT
+objects_program.py CSV VARIANT
 """
+
 import asyncio
 import copy
 import os
@@ -26,6 +27,7 @@ STEPS = 15
 
 def attack_and_clear(clear):
     """Trains on inputs that were moved against the model, by backward passes that also reach its parameters."""
+
     def backward(model, optimizer, x, y):
         moved = x.clone().requires_grad_()
         for _ in range(2):
@@ -33,6 +35,7 @@ def attack_and_clear(clear):
             moved = (moved + 0.01 * moved.grad.sign()).detach().requires_grad_()
         clear(model, optimizer)
         return passed(F.cross_entropy(model(moved), y))
+
     return backward
 
 
@@ -76,10 +79,15 @@ def by_closure(model, optimizer, x, y):
 
 
 LOSSES = {
-    "attack-optimizer-zero": attack_and_clear(lambda model, optimizer: optimizer.zero_grad(set_to_none=False)),
+    "attack-optimizer-zero": attack_and_clear(
+        lambda model, optimizer: optimizer.zero_grad(set_to_none=False)
+    ),
     "attack-model-none": attack_and_clear(lambda model, optimizer: model.zero_grad()),
     "attack-model-zero": attack_and_clear(lambda model, optimizer: model.zero_grad(set_to_none=False)),
-    "by-function": by_function, "of-samples": of_samples, "of-another-model": of_another_model, "in-parts": in_parts,
+    "by-function": by_function,
+    "of-samples": of_samples,
+    "of-another-model": of_another_model,
+    "in-parts": in_parts,
     "by-closure": by_closure,
 }
 
@@ -162,7 +170,9 @@ THREADS = {
     "thread": train_in_thread,
     "thread-leaves-out": lambda model, make: train_in_thread(model, make, 4),
     "thread-of-loop-only": lambda model, make: train_in_thread(model, lambda worker=make(): worker),
-    "thread-of-loop-only-leaves-out": lambda model, make: train_in_thread(model, lambda worker=make(): worker, 4),
+    "thread-of-loop-only-leaves-out": lambda model, make: train_in_thread(
+        model, lambda worker=make(): worker, 4
+    ),
     "producer": produce,
 }
 
@@ -173,8 +183,11 @@ THREADS = {
 def train_epochs(model, worker, num_workers=0, loader=False, divides=False):
     minibatches = worker.minibatches()
     if num_workers:
-        minibatches = (worker.loader(num_workers=num_workers) if loader else
-                       DataLoader(minibatches, batch_size=None, num_workers=num_workers))
+        minibatches = (
+            worker.loader(num_workers=num_workers)
+            if loader
+            else DataLoader(minibatches, batch_size=None, num_workers=num_workers)
+        )
     for _ in range(3):
         total = count = 0
         for x, y in minibatches:
@@ -185,8 +198,12 @@ def train_epochs(model, worker, num_workers=0, loader=False, divides=False):
             total / count
 
 
-EPOCHS = {"epochs": {}, "epochs-processes": {"num_workers": 2}, "epochs-loader": {"num_workers": 2, "loader": True},
-          "epochs-divides": {"divides": True}}
+EPOCHS = {
+    "epochs": {},
+    "epochs-processes": {"num_workers": 2},
+    "epochs-loader": {"num_workers": 2, "loader": True},
+    "epochs-divides": {"divides": True},
+}
 
 
 # ------------------------------------------------------------------------------------------------------- data
@@ -231,8 +248,12 @@ def train_data(model, samples, variant):
 
 # ----------------------------------------------------------------------------------------------------- scores
 
-RIGHT = {"share": lambda right: right.float().mean(), "above": lambda right: len(right) + 1,
-         "each": lambda right: right, "sum": lambda right: right.float().sum()}
+RIGHT = {
+    "share": lambda right: right.float().mean(),
+    "above": lambda right: len(right) + 1,
+    "each": lambda right: right,
+    "sum": lambda right: right.float().sum(),
+}
 
 
 def count_right(model, worker, kind):
@@ -249,6 +270,7 @@ def score(model, worker, samples, kind):
         with torch.no_grad():
             z = model(x)
         return F.cross_entropy(z, y), RIGHT[kind](z.argmax(1) == y)
+
     worker.evaluate(result)
 
 

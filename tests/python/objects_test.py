@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The table of docs/python.md, "What of a program's objects counts": objects_program.py with the real daemons. Run as
 torch_test.py is."""
+
 import json
 import os
 import sys
@@ -28,7 +29,9 @@ for x, y in DataLoader(worker.minibatches(), batch_size=None, num_workers=1, mul
 
 class ObjectsTest(TorchCase):
     def train(self, variant, *fields, **more):
-        return self.attached(variant, *self.sets("epochs=1", *(fields or SGD)), program="objects_program", **more)
+        return self.attached(
+            variant, *self.sets("epochs=1", *(fields or SGD)), program="objects_program", **more
+        )
 
     def test_loss_of_the_optimizers_step_is_that_of_the_gradients(self):
         for variant in objects_program.LOSSES:
@@ -36,8 +39,11 @@ class ObjectsTest(TorchCase):
                 self.train(variant)
                 self.assertNotIn("got no loss", self.logs)
         self.train("without-loss")
-        self.assertEqual(self.logs.count("UserWarning: the optimizer's step() got no loss, so the job's metrics show 0"),
-                         1, self.logs)
+        self.assertEqual(
+            self.logs.count("UserWarning: the optimizer's step() got no loss, so the job's metrics show 0"),
+            1,
+            self.logs,
+        )
 
     def test_schedulers_of_the_program_have_no_effect(self):
         self.train("cycle")
@@ -48,15 +54,20 @@ class ObjectsTest(TorchCase):
         self.train("own-steps", "algorithm.preset=local_sgd")
         self.assertNotIn("Warning", self.logs)
         self.train("another-steps", "algorithm.preset=local_sgd")
-        self.assertEqual(self.logs.count("SGD moves parameters of the job, as does the optimizer given to join()"), 1,
-                         self.logs)
+        self.assertEqual(
+            self.logs.count("SGD moves parameters of the job, as does the optimizer given to join()"),
+            1,
+            self.logs,
+        )
 
     def test_any_thread_may_train(self):
         for variant in objects_program.THREADS:
             with self.subTest(variant):
                 left_out = variant.endswith("leaves-out")
                 self.train(variant, fails=left_out)
-                self.assertEqual("the program failed: RuntimeError: step 4 was skipped" in self.logs, left_out, self.logs)
+                self.assertEqual(
+                    "the program failed: RuntimeError: step 4 was skipped" in self.logs, left_out, self.logs
+                )
 
     def test_one_loop_is_the_whole_job(self):
         for variant, options in objects_program.EPOCHS.items():
@@ -69,13 +80,23 @@ class ObjectsTest(TorchCase):
         for variant in ("list-of-samples", "list-of-tensors"):
             self.train(variant)
         for variant, text in (
-                ("frame", "the training set is a Frame, and not a data set of samples.*TensorDataset"),
-                ("columns", "the training set is a list, and not a data set of samples.*TensorDataset"),
-                ("size-share", "join's training set is the number of samples of a data set, a whole number from 1, got 0.5"),
-                ("size-none", "join's training set is the number of samples of a data set, a whole number from 1, got 0"),
-                ("size-counted", "join's samples_per_epoch is the number of samples .* got 240.5"),
-                ("own-empty", r"this worker has no samples of its own: its training set \(Subset\) is empty"),
-                ("own-few", r"training set \(Subset\) has 3 samples, which is too few for 4 processes.*num_workers")):
+            ("frame", "the training set is a Frame, and not a data set of samples.*TensorDataset"),
+            ("columns", "the training set is a list, and not a data set of samples.*TensorDataset"),
+            (
+                "size-share",
+                "join's training set is the number of samples of a data set, a whole number from 1, got 0.5",
+            ),
+            (
+                "size-none",
+                "join's training set is the number of samples of a data set, a whole number from 1, got 0",
+            ),
+            ("size-counted", "join's samples_per_epoch is the number of samples .* got 240.5"),
+            ("own-empty", r"this worker has no samples of its own: its training set \(Subset\) is empty"),
+            (
+                "own-few",
+                r"training set \(Subset\) has 3 samples, which is too few for 4 processes.*num_workers",
+            ),
+        ):
             with self.subTest(variant):
                 self.train(variant, fails=True)
                 self.assertRegex(self.logs, text)
@@ -86,8 +107,11 @@ class ObjectsTest(TorchCase):
         for variant, value in (("share", r"0\.\d+"), ("above", "17"), ("each", r"tensor\(\[.*")):
             with self.subTest(variant):
                 self.train(variant, fails=True)
-                self.assertRegex(self.logs, "ValueError: step's second value is a number of samples, from 0 to 16, got %s: "
-                                            r"worker.step\(loss, %s\)" % (value, line))
+                self.assertRegex(
+                    self.logs,
+                    "ValueError: step's second value is a number of samples, from 0 to 16, got %s: "
+                    r"worker.step\(loss, %s\)" % (value, line),
+                )
         self.train("sum")
         os.environ["TEST_SAMPLES"] = "1"
         self.addCleanup(os.environ.pop, "TEST_SAMPLES")
@@ -96,14 +120,19 @@ class ObjectsTest(TorchCase):
         for variant, value in (("share", r"0\.\d+"), ("above", "241"), ("each", r"tensor\(\[.*")):
             with self.subTest(variant):
                 out = self.train(variant, fails=True)
-                self.assertRegex(self.evaluators_log(out), "ValueError: evaluate's second value is a number of samples, "
-                                                           "from 0 to 240, got %s: return %s" % (value, line))
+                self.assertRegex(
+                    self.evaluators_log(out),
+                    "ValueError: evaluate's second value is a number of samples, "
+                    "from 0 to 240, got %s: return %s" % (value, line),
+                )
 
     def test_spawned_processes_need_the_guard(self):
         program = os.path.join(self.directory.name, "unguarded.py")
         with open(program, "w") as file:
             file.write(UNGUARDED % self.rows)
-        self.catchment("unguarded", ["--program=%s %s" % (sys.executable, program), *self.sets("epochs=1")], fails=True)
+        self.catchment(
+            "unguarded", ["--program=%s %s" % (sys.executable, program), *self.sets("epochs=1")], fails=True
+        )
         self.assertIn("runs the program's file again", self.logs)
         self.assertIn('if __name__ == "__main__":', self.logs)
 

@@ -1,4 +1,5 @@
 """Trains with the real daemons, for the tests of programs."""
+
 import array
 import glob
 import json
@@ -24,10 +25,12 @@ def tensors(path):
     with open(path, "rb") as file:
         data = file.read()
     size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + size])
+    header = json.loads(data[8 : 8 + size])
     header.pop("__metadata__", None)
-    return {name: array.array("f", data[8 + size:][slice(*about["data_offsets"])]) for name,
-            about in header.items()}
+    return {
+        name: array.array("f", data[8 + size :][slice(*about["data_offsets"])])
+        for name, about in header.items()
+    }
 
 
 class ProgramCase(unittest.TestCase):
@@ -52,13 +55,20 @@ class ProgramCase(unittest.TestCase):
         """Trains a variant of the program; returns the directory of the result."""
         out = os.path.join(self.directory.name, variant)
         program = "%s tests/python/%s %s %s" % (sys.executable, self.PROGRAM, self.rows, variant)
-        command = [CATCHMENT, "train", "--program=" + program, "--workers=%d" % workers, "--overwrite",
-                   "--out=" + out]
+        command = [
+            CATCHMENT,
+            "train",
+            "--program=" + program,
+            "--workers=%d" % workers,
+            "--overwrite",
+            "--out=" + out,
+        ]
         for change in ("batch_size=16", "device=CPU", *changes):
             command += ["--set", change]
         environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"), **environment)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=environment)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         logs = sorted(glob.glob(out + "/logs/worker-*.log") + glob.glob(out + "/logs/evaluator*.log"))
         self.logs = done.stdout + "".join(map(read, logs))
         self.assertEqual(done.returncode != 0, fails, self.logs)

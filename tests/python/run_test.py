@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """catchment.train and catchment.compare with real daemons and functions that need neither NumPy nor
 cloudpickle."""
+
 import contextlib
 import json
 import math
@@ -52,8 +53,9 @@ def logs():
 
     import catchment
 
-    worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256,
-                            test_samples=16)
+    worker = catchment.join(
+        {"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256, test_samples=16
+    )
     if worker.evaluates:
         worker.evaluate(lambda: (0.5, 8))
     for _ in worker.minibatches():
@@ -105,14 +107,18 @@ class RunTest(unittest.TestCase):
         return str(caught.exception)
 
     def test_a_function_trains(self):
-        run = self.train(least_squares, workers=2, algorithm="downpour",
-                         settings={"epochs": 20, "batch_size": 8, "optimizer": {"learning_rate": 0.02,
-                                                                                "momentum": 0}})
+        run = self.train(
+            least_squares,
+            workers=2,
+            algorithm="downpour",
+            settings={"epochs": 20, "batch_size": 8, "optimizer": {"learning_rate": 0.02, "momentum": 0}},
+        )
         self.assertEqual((run.summary["phase"], run.summary["algorithm"]), ("DONE", "downpour"))
         self.assertEqual((run.summary["job"], run.summary["workers"]), ("least_squares", 2))
         self.assertEqual(run.metrics[-1]["samples"], 20 * 256)
-        self.assertFalse([value for row in run.metrics for value in row.values() if isinstance(value,
-                                                                                               (dict, list))])
+        self.assertFalse(
+            [value for row in run.metrics for value in row.values() if isinstance(value, (dict, list))]
+        )
         self.assertEqual(run.scores[-1]["samples"], 20 * 256)
         self.assertEqual(run.scores[-1]["test_accuracy"], 0.5)
         self.assertLess(run.scores[-1]["test_loss"], 0.1)
@@ -128,8 +134,10 @@ class RunTest(unittest.TestCase):
     def test_a_python_file_trains(self):
         path = self.out + ".py"
         with open(path, "w") as file:
-            file.write("import sys\nsys.path[:0] = %r\nfrom run_test import least_squares\nleast_squares()\n" %
-                       [os.path.abspath("python"), os.path.dirname(os.path.abspath(__file__))])
+            file.write(
+                "import sys\nsys.path[:0] = %r\nfrom run_test import least_squares\nleast_squares()\n"
+                % [os.path.abspath("python"), os.path.dirname(os.path.abspath(__file__))]
+            )
         self.assertEqual(self.train(path, settings={"samples": 256}).summary["samples"], 256)
 
     def test_metrics_of_the_program_are_written(self):
@@ -150,8 +158,9 @@ class RunTest(unittest.TestCase):
         self.assertEqual((run.summary["phase"], run.summary["samples"]), ("DONE", 1024))
 
     def test_errors_are_those_of_the_command(self):
-        self.assertIn("did you mean learning_rate?", self.error(least_squares,
-                                                                settings={"optimizer.learning_rat": 1}))
+        self.assertIn(
+            "did you mean learning_rate?", self.error(least_squares, settings={"optimizer.learning_rat": 1})
+        )
         self.assertIn("unknown flag --worker", self.error(least_squares, worker=2))
 
         def fails():
@@ -222,13 +231,21 @@ class RunTest(unittest.TestCase):
 
     def test_algorithms_are_compared(self):
         comparison = catchment.compare(
-            "examples/drawn_digits.textproto", ["sync", "downpour"], workers=[1, 2], seeds=1,
-            budget="samples:512", search="none",
-            settings={key: DIGITS[key] for key in DIGITS if key != "samples"}, straggler=["1:2x"],
+            "examples/drawn_digits.textproto",
+            ["sync", "downpour"],
+            workers=[1, 2],
+            seeds=1,
+            budget="samples:512",
+            search="none",
+            settings={key: DIGITS[key] for key in DIGITS if key != "samples"},
+            straggler=["1:2x"],
             out=self.out,
-            progress=False)
-        self.assertEqual({(run["algorithm"], run["workers"], run["done"]) for run in comparison.runs},
-                         {(name, n, True) for name in ("sync", "downpour") for n in (1, 2)})
+            progress=False,
+        )
+        self.assertEqual(
+            {(run["algorithm"], run["workers"], run["done"]) for run in comparison.runs},
+            {(name, n, True) for name in ("sync", "downpour") for n in (1, 2)},
+        )
         self.assertEqual(len(comparison.standings), 4)
         self.assertGreater(comparison.standings[0]["test_accuracy"], 0)
         self.assertIn("Test accuracy over time, 2 workers", comparison.pictures)
@@ -245,12 +262,19 @@ class RunTest(unittest.TestCase):
             self.addCleanup(os.environ.__setitem__ if before else os.environ.pop, name, before)
             os.environ[name] = self.out
         left, used = (tempfile.mkdtemp(prefix="catchment-join-", dir=self.out) for _ in range(2))
-        script = "import os, sys; sys.path[:0] = ['python']; from catchment import _descriptors as d; " \
-                 "lock = d._lock(sys.argv[1]); os.kill(os.getpid(), 9)"
+        script = (
+            "import os, sys; sys.path[:0] = ['python']; from catchment import _descriptors as d; "
+            "lock = d._lock(sys.argv[1]); os.kill(os.getpid(), 9)"
+        )
         self.assertEqual(subprocess.run([sys.executable, "-c", script, left], timeout=600).returncode, -9)
         with _descriptors._lock(used):
-            catchment.train("examples/drawn_digits.textproto", settings=DIGITS, evaluator=False, progress=False,
-                            out=os.path.join(self.out, "run"))
+            catchment.train(
+                "examples/drawn_digits.textproto",
+                settings=DIGITS,
+                evaluator=False,
+                progress=False,
+                out=os.path.join(self.out, "run"),
+            )
         self.assertEqual(sorted(os.listdir(self.out)), sorted([os.path.basename(used), "run"]))
 
     def test_no_job_is_started_by_a_worker(self):
@@ -261,19 +285,28 @@ class RunTest(unittest.TestCase):
 
 class TextTest(unittest.TestCase):
     def test_settings(self):
-        self.assertEqual(list(_run._settings({"a.b": True, "c": {"d": {}, "e": {"f": 0.1}}, "g": "SGD"})),
-                         [("a.b", "true"), ("c.d", "{}"), ("c.e.f", "0.1"), ("g", "SGD")])
+        self.assertEqual(
+            list(_run._settings({"a.b": True, "c": {"d": {}, "e": {"f": 0.1}}, "g": "SGD"})),
+            [("a.b", "true"), ("c.d", "{}"), ("c.e.f", "0.1"), ("g", "SGD")],
+        )
 
     def test_the_last_measurement_is_read_while_it_is_written(self):
-        row = {"epochs": 1, "samples": 1000, "samples_per_second": 20, "train_loss": 0.5,
-               "test_accuracy": None,
-               "staleness_mean": 1}
+        row = {
+            "epochs": 1,
+            "samples": 1000,
+            "samples_per_second": 20,
+            "train_loss": 0.5,
+            "test_accuracy": None,
+            "staleness_mean": 1,
+        }
         with tempfile.NamedTemporaryFile("w") as file:
             self.assertEqual(_run._position(file.name), "")
             file.write(json.dumps(row) + "\n" + json.dumps(row)[:20])
             file.flush()
-            self.assertEqual(_run._position("/nowhere", file.name),
-                             "epoch 1.00 | 1,000 samples | 20/s | loss 0.5000 | staleness 1.00")
+            self.assertEqual(
+                _run._position("/nowhere", file.name),
+                "epoch 1.00 | 1,000 samples | 20/s | loss 0.5000 | staleness 1.00",
+            )
 
     def test_the_version_is_that_of_the_programs(self):
         with os.popen(os.path.join(FOLDER, "catchment") + " --version") as program:

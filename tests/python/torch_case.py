@@ -1,4 +1,5 @@
 """Trains with the real daemons, for the tests of catchment.torch."""
+
 import glob
 import json
 import os
@@ -23,11 +24,14 @@ def tensors(path):
     with open(path, "rb") as file:
         data = file.read()
     size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + size])
+    header = json.loads(data[8 : 8 + size])
     header.pop("__metadata__", None)
-    return {name: torch.frombuffer(bytearray(data[8 + size:]), dtype=torch.float32)[
-        about["data_offsets"][0] // 4:about["data_offsets"][1] // 4].view(about["shape"])
-        for name, about in header.items()}
+    return {
+        name: torch.frombuffer(bytearray(data[8 + size :]), dtype=torch.float32)[
+            about["data_offsets"][0] // 4 : about["data_offsets"][1] // 4
+        ].view(about["shape"])
+        for name, about in header.items()
+    }
 
 
 class TorchCase(unittest.TestCase):
@@ -49,13 +53,23 @@ class TorchCase(unittest.TestCase):
     def catchment(self, name, arguments, fails=False):
         """Trains; returns the directory of the result."""
         out = os.path.join(self.directory.name, name)
-        command = [CATCHMENT, "train", "--set", "batch_size=16", "--set", "device=CPU", *arguments,
-                   "--out=" + out]
+        command = [
+            CATCHMENT,
+            "train",
+            "--set",
+            "batch_size=16",
+            "--set",
+            "device=CPU",
+            *arguments,
+            "--out=" + out,
+        ]
         environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"))
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=environment)
-        self.logs = done.stdout + "".join(read(path)
-                                          for path in sorted(glob.glob(out + "/logs/worker-*.log")))
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        self.logs = done.stdout + "".join(
+            read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log"))
+        )
         self.assertEqual(done.returncode != 0, fails, self.logs)
         return out
 
@@ -63,8 +77,11 @@ class TorchCase(unittest.TestCase):
         """Trains a variant of a program of this directory; `command` goes between the interpreter and the
         program."""
         program = "%s %s tests/python/%s.py %s %s" % (sys.executable, command, program, self.rows, variant)
-        return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
-                              ["--program=" + program, "--overwrite", *arguments], **more)
+        return self.catchment(
+            "attached-%s" % self.id().split(".")[-1] + variant,
+            ["--program=" + program, "--overwrite", *arguments],
+            **more,
+        )
 
     def evaluators_log(self, out):
         return "".join(read(path) for path in glob.glob(out + "/logs/evaluator*.log"))
@@ -79,27 +96,37 @@ class FrameworkCase(TorchCase):
 
     program = None
     # Steps of all rows, so that their order does not count: those of the program without a job.
-    ALONE = ["optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT",
-             "batch_size=240",
-             "epochs=15"]
+    ALONE = [
+        "optimizer.learning_rate=0.1",
+        "optimizer.momentum=0",
+        "optimizer.schedule.decay=CONSTANT",
+        "batch_size=240",
+        "epochs=15",
+    ]
 
     def trained(self, variant, *fields, workers=1, **more):
-        return self.attached(variant, "--workers=%d" % workers, *self.sets(*fields), program=self.program,
-                             **more)
+        return self.attached(
+            variant, "--workers=%d" % workers, *self.sets(*fields), program=self.program, **more
+        )
 
     def weights_in(self, log):
-        return json.loads([line for line in log.splitlines() if "weights {" in line][-1].split("weights ",
-                                                                                               1)[1])
+        return json.loads(
+            [line for line in log.splitlines() if "weights {" in line][-1].split("weights ", 1)[1]
+        )
 
     def assert_as_alone(self, variant, out, frozen=()):
         """frozen: names of parameters that the job does not train."""
-        done = subprocess.run([sys.executable, "tests/python/%s.py" % self.program, self.rows, variant],
-                              text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            [sys.executable, "tests/python/%s.py" % self.program, self.rows, variant],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         self.assertEqual(done.returncode, 0, done.stdout)
         expected = self.weights_in(done.stdout)
-        file = {name: tensor.flatten().tolist() for name,
-                tensor in tensors(out + "/model.safetensors").items()}
+        file = {
+            name: tensor.flatten().tolist() for name, tensor in tensors(out + "/model.safetensors").items()
+        }
         own = self.weights_in(self.logs)
         self.assertFalse(set(file) & set(frozen))
         for weights in (dict(own, **file), own):
@@ -150,8 +177,12 @@ class RowsChecks:
     def test_the_page_has_these_rows_and_no_others(self):
         table = read("docs/lightning.md").split(self.section + "\n")[1].split("\n\n## ")[0].splitlines()
         cells = [line.replace("`", "").split(" | ", 1) for line in table if line.startswith("| ")][2:]
-        kinds = {"an error": self.rows.REFUSED, "no effect": self.rows.NO_EFFECT, "counts": self.rows.QUIET,
-                 "": self.rows.IN_JOBS}
+        kinds = {
+            "an error": self.rows.REFUSED,
+            "no effect": self.rows.NO_EFFECT,
+            "counts": self.rows.QUIET,
+            "": self.rows.IN_JOBS,
+        }
         for kind, rows in kinds.items():
             for row in rows:
                 self.assertTrue(any(row in cell and kind in other for cell, other in cells), row)

@@ -4,6 +4,7 @@ after that alone, with PyTorch's SGD on the same minibatches; then all its resul
 
     torch_loops.py CSV VARIANT
 """
+
 import copy
 import io
 import sys
@@ -51,7 +52,7 @@ class Flat(Smooth):
         super().__init__()
         self.vector, begin = nn.utils.parameters_to_vector(self.parameters()).detach(), 0
         for p in self.parameters():
-            p.data = self.vector[begin:begin + p.numel()].view(p.shape)
+            p.data = self.vector[begin : begin + p.numel()].view(p.shape)
             begin += p.numel()
 
     def __deepcopy__(self, memo):
@@ -151,7 +152,8 @@ def skips_first(model, minibatches, step):
 def average(model, minibatches, step):
     """An exponential average of the weights, which is evaluated in each step."""
     averaged = torch.optim.swa_utils.AveragedModel(
-        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
+        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8)
+    )
     scores = []
     for x, y in minibatches():
         loss = F.cross_entropy(model(x), y)
@@ -278,8 +280,9 @@ def distill(model, minibatches, step):
     teacher = copy.deepcopy(model).requires_grad_(False)
     for x, y in minibatches():
         z = model(x)
-        loss = F.cross_entropy(z, y) + F.kl_div(z.log_softmax(1), teacher(x).softmax(1),
-                                                reduction="batchmean")
+        loss = F.cross_entropy(z, y) + F.kl_div(
+            z.log_softmax(1), teacher(x).softmax(1), reduction="batchmean"
+        )
         loss.backward()
         step(loss)
 
@@ -323,6 +326,7 @@ def modules_hooks(model, minibatches, step):
 
     def halve(p):
         p.grad.mul_(0.5)
+
     model.dense1.weight.register_post_accumulate_grad_hook(halve)
     for x, y in minibatches():
         loss = F.cross_entropy(model(x), y) + 0.01 * kept[-1].square().mean()
@@ -353,22 +357,35 @@ def share(model, minibatches, step):
 
 # name -> model, loop, largest difference
 LOOPS = {
-    "average": (Perceptron, average, 1e-6), "target-network": (Perceptron, target_network, 1e-6),
-    "freeze": (Perceptron, freeze, 1e-6), "in-parts": (Perceptron, in_parts, 1e-6),
-    "in-parts-processes": (Perceptron, in_parts, 1e-6), "in-parts-persistent": (Perceptron, in_parts, 1e-6),
-    "retry": (Perceptron, retry, 1e-6), "clip-groups": (Perceptron, clip_groups, 1e-6), "meta": (Smooth, meta,
-                                                                                                 1e-6),
-    "sharpness": (Smooth, sharpness, 1e-6), "evaluate": (Normed, evaluate, 1e-6), "distill": (Perceptron,
-                                                                                              distill, 1e-6),
-    "tied": (Tied, plain, 1e-6), "autocast": (Perceptron, autocast, 1e-6),
+    "average": (Perceptron, average, 1e-6),
+    "target-network": (Perceptron, target_network, 1e-6),
+    "freeze": (Perceptron, freeze, 1e-6),
+    "in-parts": (Perceptron, in_parts, 1e-6),
+    "in-parts-processes": (Perceptron, in_parts, 1e-6),
+    "in-parts-persistent": (Perceptron, in_parts, 1e-6),
+    "retry": (Perceptron, retry, 1e-6),
+    "clip-groups": (Perceptron, clip_groups, 1e-6),
+    "meta": (Smooth, meta, 1e-6),
+    "sharpness": (Smooth, sharpness, 1e-6),
+    "evaluate": (Normed, evaluate, 1e-6),
+    "distill": (Perceptron, distill, 1e-6),
+    "tied": (Tied, plain, 1e-6),
+    "autocast": (Perceptron, autocast, 1e-6),
     "compile-later": (Perceptron, compile_later, 1e-6),
-    "compile-part": (Perceptron, compile_part, 1e-6), "compile-part-overlap": (Perceptron, compile_part, 1e-6),
-    "schedule": (Scheduled, schedule, 1e-6), "hooks": (Perceptron, modules_hooks, 1e-6),
-    "vectors": (Perceptron, vectors, 1e-6), "skips": (Perceptron, skips, 1e-6),
-    "skips-first": (Perceptron, skips_first, 1e-6), "skips-first-overlap": (Perceptron, skips_first, 1e-6),
-    "hook": (Hooked, plain, 1e-6), "hook-overlap": (Hooked, plain, 1e-6),
-    "flat": (Flat, plain, 1e-6), "share": (Perceptron, share, 1e-6),
-    "skips-own": (Perceptron, skips, 1e-6), "half": (Half, plain, 2e-4),
+    "compile-part": (Perceptron, compile_part, 1e-6),
+    "compile-part-overlap": (Perceptron, compile_part, 1e-6),
+    "schedule": (Scheduled, schedule, 1e-6),
+    "hooks": (Perceptron, modules_hooks, 1e-6),
+    "vectors": (Perceptron, vectors, 1e-6),
+    "skips": (Perceptron, skips, 1e-6),
+    "skips-first": (Perceptron, skips_first, 1e-6),
+    "skips-first-overlap": (Perceptron, skips_first, 1e-6),
+    "hook": (Hooked, plain, 1e-6),
+    "hook-overlap": (Hooked, plain, 1e-6),
+    "flat": (Flat, plain, 1e-6),
+    "share": (Perceptron, share, 1e-6),
+    "skips-own": (Perceptron, skips, 1e-6),
+    "half": (Half, plain, 2e-4),
 }
 
 
@@ -383,14 +400,18 @@ def minibatches_of(worker, variant):
 
 
 def run_with_catchment(model, loop, variant, samples, used):
-    own = torch.optim.SGD(model.parameters(), lr=RATE,
-                          momentum=OWN_MOMENTUM) if variant.endswith("-own") else None
+    own = (
+        torch.optim.SGD(model.parameters(), lr=RATE, momentum=OWN_MOMENTUM)
+        if variant.endswith("-own")
+        else None
+    )
     worker = catchment.join(model, samples, optimizer=own, overlap=variant.endswith("-overlap"))
     minibatches = minibatches_of(worker, variant)
 
     def step(loss):
         worker.skip() if loss is None else worker.step(loss)
         used.append(None)  # the place of the next minibatch
+
     used.append(None)
     results = loop(model, lambda: Recorded(minibatches(), used), step)
     assert worker.steps == STEPS, worker.steps
@@ -418,8 +439,11 @@ class MixedSGD:
 def run_alone(model, loop, variant, used):
     mixed = any(p.dtype != torch.float32 for p in model.parameters())
     momentum = OWN_MOMENTUM if variant.endswith("-own") else 0
-    optimizer = MixedSGD(model.parameters()) if mixed else torch.optim.SGD(model.parameters(), lr=RATE,
-                                                                           momentum=momentum)
+    optimizer = (
+        MixedSGD(model.parameters())
+        if mixed
+        else torch.optim.SGD(model.parameters(), lr=RATE, momentum=momentum)
+    )
     steps = []
 
     def step(loss):
@@ -427,6 +451,7 @@ def run_alone(model, loop, variant, used):
             optimizer.step()
         optimizer.zero_grad()
         steps.append(loss)
+
     results = loop(model, lambda: Again(used, lambda: len(steps)), step)
     assert len(steps) == STEPS, len(steps)
     return results
@@ -440,9 +465,13 @@ def main():
     alone = copy.deepcopy(model)
     mine = run_with_catchment(model, loop, variant, rows(path), used)
     own = run_alone(alone, loop, variant, used)
-    pairs = [*zip(model.state_dict().items(), alone.state_dict().values()),
-             *((("result %d" % index, one), other) for index, (one, other) in enumerate(zip(mine or [],
-                                                                                            own or [])))]
+    pairs = [
+        *zip(model.state_dict().items(), alone.state_dict().values()),
+        *(
+            (("result %d" % index, one), other)
+            for index, (one, other) in enumerate(zip(mine or [], own or []))
+        ),
+    ]
     for (name, one), other in pairs:
         difference = (one.double() - other.double()).abs().max().item()
         assert difference <= largest, "%s differs by %g" % (name, difference)

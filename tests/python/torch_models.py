@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A worker's program for torch_models_test.py, on the rows of a CSV file.
 
-    torch_models.py CSV VARIANT
+torch_models.py CSV VARIANT
 """
+
 import copy
 import sys
 
@@ -19,13 +20,21 @@ PART = ["optimizer.learning_rate=0.3", "optimizer.momentum=0", "optimizer.nester
 PRESETS = {
     "local_sgd": PART + ["algorithm.contribution.pseudo_gradient.local_steps=2"],
     "diloco": PART + ["algorithm.contribution.pseudo_gradient.local_steps=4"],
-    "streaming_diloco": PART + ["algorithm.contribution.pseudo_gradient.local_steps=4",
-                                "algorithm.contribution.pseudo_gradient.fragments=2"],
-    "decoupled_diloco": PART + ["algorithm.consistency.synchronous={}",
-                                "algorithm.contribution.pseudo_gradient.local_steps=4",
-                                "algorithm.contribution.pseudo_gradient.fragments=2"],
-    "easgd": ["algorithm.contribution.elastic.communication_period=2",
-              "algorithm.contribution.elastic.moving_rate=0.3"],
+    "streaming_diloco": PART
+    + [
+        "algorithm.contribution.pseudo_gradient.local_steps=4",
+        "algorithm.contribution.pseudo_gradient.fragments=2",
+    ],
+    "decoupled_diloco": PART
+    + [
+        "algorithm.consistency.synchronous={}",
+        "algorithm.contribution.pseudo_gradient.local_steps=4",
+        "algorithm.contribution.pseudo_gradient.fragments=2",
+    ],
+    "easgd": [
+        "algorithm.contribution.elastic.communication_period=2",
+        "algorithm.contribution.elastic.moving_rate=0.3",
+    ],
 }
 
 
@@ -82,7 +91,7 @@ class Rests(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if self.steps <= 4:
-                    p.add_(p.abs() * 2 ** -6)
+                    p.add_(p.abs() * 2**-6)
 
 
 def rest(samples, precision):
@@ -133,17 +142,21 @@ def train_gan(samples, freezes):
         gradients = torch.autograd.grad(loss, list(own_generator.parameters()))
         for optimizer in optimizers:
             optimizer.zero_grad()
-        (criterion(own_discriminator(real).view(-1), ones) +
-         criterion(own_discriminator(fake.detach()).view(-1), zeros)).backward()
+        (
+            criterion(own_discriminator(real).view(-1), ones)
+            + criterion(own_discriminator(fake.detach()).view(-1), zeros)
+        ).backward()
         for p, gradient in zip(own_generator.parameters(), gradients):
             p.grad = gradient
         for optimizer in optimizers:
             optimizer.step()
         worker.step(of_real + of_fake)
     assert worker.steps == 15
-    difference = max((a - b).abs().max().item() for own, given in (
-        (own_discriminator, discriminator), (own_generator, generator))
-        for a, b in zip(own.parameters(), given.parameters()))
+    difference = max(
+        (a - b).abs().max().item()
+        for own, given in ((own_discriminator, discriminator), (own_generator, generator))
+        for a, b in zip(own.parameters(), given.parameters())
+    )
     print("the models differ by %s" % ("less than 1e-6" if difference < 1e-6 else difference), flush=True)
 
 

@@ -2,6 +2,7 @@
 """Tests what the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
 buffers, low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or
 newer."""
+
 import os
 import re
 import sys
@@ -61,7 +62,9 @@ FROZEN = {
     "train() overridden": lambda: AlwaysEvaluates(4),
     "momentum 0": lambda: nn.BatchNorm1d(4, momentum=0.0),
     "tracking turned off": lambda: changed(nn.BatchNorm1d(4), track_running_stats=False),
-    "instance norm, frozen": lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True).requires_grad_(False),
+    "instance norm, frozen": lambda: nn.InstanceNorm1d(
+        4, affine=True, track_running_stats=True
+    ).requires_grad_(False),
     "instance norm without momentum": lambda: nn.InstanceNorm1d(4, track_running_stats=True, momentum=None),
     "buffers only": OfBuffers,
 }
@@ -82,8 +85,11 @@ class StatisticsTest(unittest.TestCase):
         self.x = 2 + 3 * torch.randn(SAMPLES, 4, 5)
 
     def estimate(self, model, data=None):
-        return dict(_statistics.estimate(model, TensorDataset(self.x) if data is None else data,
-                                         default_collate, None, BATCH))
+        return dict(
+            _statistics.estimate(
+                model, TensorDataset(self.x) if data is None else data, default_collate, None, BATCH
+            )
+        )
 
     def test_frozen_layers_keep_theirs_beside_one_that_learns(self):
         for name, make in FROZEN.items():
@@ -105,9 +111,14 @@ class StatisticsTest(unittest.TestCase):
                 momentum = model[0].momentum
                 self.estimate(model, TensorDataset(-self.x))
                 found = self.estimate(model)
-                variances = torch.stack([
-                    part.var(2).mean(0) if "instance" in name else part.transpose(1, 2).reshape(-1, 4).var(0)
-                    for part in parts]).mean(0)
+                variances = torch.stack(
+                    [
+                        part.var(2).mean(0)
+                        if "instance" in name
+                        else part.transpose(1, 2).reshape(-1, 4).var(0)
+                        for part in parts
+                    ]
+                ).mean(0)
                 torch.testing.assert_close(found["0.running_mean"], means)
                 torch.testing.assert_close(found["0.running_var"], variances)
                 self.assertEqual(model[0].momentum, momentum)
@@ -121,8 +132,14 @@ class StatisticsTest(unittest.TestCase):
         self.assertEqual(found["1.running_mean"].tolist(), [5.0] * 4)
 
     def test_layers_without_statistics_have_none(self):
-        self.assertEqual(self.estimate(nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False),
-                                                     nn.InstanceNorm1d(4), nn.GroupNorm(2, 4))), {})
+        self.assertEqual(
+            self.estimate(
+                nn.Sequential(
+                    nn.BatchNorm1d(4, track_running_stats=False), nn.InstanceNorm1d(4), nn.GroupNorm(2, 4)
+                )
+            ),
+            {},
+        )
 
     def test_modes_of_modules_remain(self):
         model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout())
@@ -136,7 +153,9 @@ class StatisticsTest(unittest.TestCase):
             warnings.simplefilter("always")
             found = self.estimate(model, 64)
         self.assertEqual(sorted(found), ["0.running_mean", "0.running_var"])
-        self.assertRegex(str(caught[0].message), r"running statistics of 1 .* give join\(\) or evaluate\(\) the")
+        self.assertRegex(
+            str(caught[0].message), r"running statistics of 1 .* give join\(\) or evaluate\(\) the"
+        )
 
 
 class Branches(nn.Module):
@@ -151,21 +170,22 @@ class Branches(nn.Module):
 # or none.
 STEPS = {
     "a generator's loss passes through the discriminator": (
-        lambda m, x: (m.first(x), m.first(m.second(x))), "first"),
-    "the generator's comes before": (
-        lambda m, x: (m.first(m.second(x)), m.first(x)), "first"),
+        lambda m, x: (m.first(x), m.first(m.second(x))),
+        "first",
+    ),
+    "the generator's comes before": (lambda m, x: (m.first(m.second(x)), m.first(x)), "first"),
     "two discriminators": (
-        lambda m, x: (m.first(x) + m.third(x), m.first(m.second(x)) + m.third(m.second(x))), "first and third"),
-    "heads of shared layers": (
-        lambda m, x: (m.second(m.first(x)), m.third(m.first(x))), None),
-    "a loss of early layers": (
-        lambda m, x: (m.first(x), m.second(m.first(x))), None),
-    "accumulation": (
-        lambda m, x: (m.second(m.first(x)), m.second(m.first(x + 1))), None),
+        lambda m, x: (m.first(x) + m.third(x), m.first(m.second(x)) + m.third(m.second(x))),
+        "first and third",
+    ),
+    "heads of shared layers": (lambda m, x: (m.second(m.first(x)), m.third(m.first(x))), None),
+    "a loss of early layers": (lambda m, x: (m.first(x), m.second(m.first(x))), None),
+    "accumulation": (lambda m, x: (m.second(m.first(x)), m.second(m.first(x + 1))), None),
     "a penalty on a weight of the last layer": (
-        lambda m, x: (m.second(m.first(x)), m.second.weight.square()), None),
-    "models apart": (
-        lambda m, x: (m.first(x), m.second(x)), None),
+        lambda m, x: (m.second(m.first(x)), m.second.weight.square()),
+        None,
+    ),
+    "models apart": (lambda m, x: (m.first(x), m.second(x)), None),
 }
 
 
@@ -188,11 +208,17 @@ class LossesTest(unittest.TestCase):
 class ResultTest(unittest.TestCase):
     def write(self, model, left_out=()):
         """Writes a job's file of a model's weights. Returns its path."""
-        found = [(name, tensor) for name, tensor in model.state_dict().items()
-                 if tensor.is_floating_point() and name not in left_out]
+        found = [
+            (name, tensor)
+            for name, tensor in model.state_dict().items()
+            if tensor.is_floating_point() and name not in left_out
+        ]
         path = os.path.join(self.directory.name, "model.safetensors")
-        _description.write_weights(path, [(name, tensor.shape) for name, tensor in found],
-                                   [_model.bytes_of(tensor) for _, tensor in found])
+        _description.write_weights(
+            path,
+            [(name, tensor.shape) for name, tensor in found],
+            [_model.bytes_of(tensor) for _, tensor in found],
+        )
         return path
 
     def setUp(self):
@@ -219,17 +245,24 @@ class ResultTest(unittest.TestCase):
             self.assertEqual(self.load(model, self.write(self.trained, ["tied.weight"])), ([], []))
             for name, tensor in self.trained.state_dict().items():
                 if tensor.is_floating_point():
-                    state = {key.replace("_orig_mod.", ""): value for key, value in model.state_dict().items()}
+                    state = {
+                        key.replace("_orig_mod.", ""): value for key, value in model.state_dict().items()
+                    }
                     torch.testing.assert_close(state[name], tensor)
 
     def test_names_what_is_missing_or_unexpected(self):
         path = self.write(self.trained, ["codebook"] + self.statistics)
-        missing, unexpected = self.load(torch_models.Quantized(), path, says=[
-            "has no codebook, norm.running_mean, norm.running_var: the model keeps .*training set"])
+        missing, unexpected = self.load(
+            torch_models.Quantized(),
+            path,
+            says=["has no codebook, norm.running_mean, norm.running_var: the model keeps .*training set"],
+        )
         self.assertEqual(([*missing], [*unexpected]), (["codebook"] + self.statistics, []))
         other = torch_models.Quantized()
         del other.frozen
-        _, unexpected = self.load(other, self.write(self.trained), says=["frozen.weight, frozen.bias, which the model"])
+        _, unexpected = self.load(
+            other, self.write(self.trained), says=["frozen.weight, frozen.bias, which the model"]
+        )
         self.assertEqual(unexpected, ["frozen.weight", "frozen.bias"])
 
     def test_estimates_missing_statistics_from_training_samples(self):
@@ -245,7 +278,9 @@ class ResultTest(unittest.TestCase):
         path = self.write(self.trained)
         model = torch_models.Quantized()
         model.last = model.tied = nn.Linear(4, 5, bias=False)
-        with self.assertRaisesRegex(ValueError, r"last.weight with shape \(3, 4\), but the model has it with \(5, 4\)"):
+        with self.assertRaisesRegex(
+            ValueError, r"last.weight with shape \(3, 4\), but the model has it with \(5, 4\)"
+        ):
             catchment.load(model, path)
         with open(path, "rb") as file:
             cut = file.read()[:-8]
@@ -268,10 +303,15 @@ class ModelsTest(TorchCase):
         self.assertIn("the evaluator's model has the frozen statistics", self.evaluators_log(out))
 
     def test_optimizer_that_moves_nothing_moves_no_weight(self):
-        for preset, precision in (*((preset, "bfloat16") for preset in torch_models.PRESETS), ("diloco", "float16"),
-                                  ("diloco", "float32")):
+        for preset, precision in (
+            *((preset, "bfloat16") for preset in torch_models.PRESETS),
+            ("diloco", "float16"),
+            ("diloco", "float32"),
+        ):
             with self.subTest(preset, precision=precision):
-                self.trained("rests-" + precision, "algorithm.preset=" + preset, *torch_models.PRESETS[preset])
+                self.trained(
+                    "rests-" + precision, "algorithm.preset=" + preset, *torch_models.PRESETS[preset]
+                )
                 self.assertIn("no move was sent", self.logs)
 
     def test_gan_trains_as_in_pytorch_with_the_discriminator_frozen_for_the_generator(self):
@@ -284,8 +324,10 @@ class ModelsTest(TorchCase):
 
     def test_says_first_what_the_file_of_weights_will_not_have(self):
         out = self.trained("quantized", "optimizer.learning_rate=0.1")
-        said = ("model.safetensors will not have the running statistics of norm,",
-                "model.safetensors will not have the model's buffers codebook.")
+        said = (
+            "model.safetensors will not have the running statistics of norm,",
+            "model.safetensors will not have the model's buffers codebook.",
+        )
         for text in said:
             self.assertEqual(self.logs.count(text), 2, self.logs)  # of the command and the worker
         self.assertEqual([text in line for text, line in zip(said, self.logs.splitlines())], [True, True])

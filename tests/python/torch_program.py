@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A worker's program for torch_test.py: the built-in perceptron in PyTorch, on the rows of a CSV file.
 
-    torch_program.py CSV VARIANT
+torch_program.py CSV VARIANT
 """
+
 import copy
 import io
 import os
@@ -90,7 +91,11 @@ class Early(Perceptron):
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.cell, self.dense, self.scale = nn.LSTM(2, 5, batch_first=True), nn.Linear(5, 3), nn.Parameter(torch.ones(()))
+        self.cell, self.dense, self.scale = (
+            nn.LSTM(2, 5, batch_first=True),
+            nn.Linear(5, 3),
+            nn.Parameter(torch.ones(())),
+        )
 
     def forward(self, x):
         return self.scale * self.dense(self.cell(x.view(-1, 3, 2))[0][:, -1])
@@ -160,8 +165,11 @@ class Endless(IterableDataset):
     def __iter__(self):
         info = get_worker_info()
         while True:
-            for index in range(0, len(self.samples)) if info is None else range(info.id, len(self.samples),
-                                                                                info.num_workers):
+            for index in (
+                range(0, len(self.samples))
+                if info is None
+                else range(info.id, len(self.samples), info.num_workers)
+            ):
                 yield self.samples[index]
 
 
@@ -208,8 +216,9 @@ def check_data(worker, samples):
     """The minibatches of DataLoaders, with processes of either kind, are those of the plan."""
     expected = [samples[index] for index in worker._attachment.plan.samples(1)]
     for context in ("fork", "spawn"):
-        loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=2,
-                            multiprocessing_context=context)
+        loader = DataLoader(
+            worker.minibatches(), batch_size=None, num_workers=2, multiprocessing_context=context
+        )
         x, y = next(iter(loader))
         assert torch.equal(x, torch.stack([e[0] for e in expected])), context
         assert torch.equal(y, torch.stack([e[1] for e in expected])), context
@@ -321,7 +330,7 @@ def penalty(model, x, y):
 def gradient_penalty(model, x, y):
     x = x.clone().requires_grad_()
     loss = F.cross_entropy(model(x), y)
-    slope, = torch.autograd.grad(loss, x, create_graph=True)
+    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
     (loss + slope.square().sum()).backward()
 
 
@@ -333,8 +342,10 @@ def two_losses(model, x, y):
 
 def adversarial(model, x, y):
     """The two models of a GAN, each with its own backward pass and its own gradients."""
-    for name, loss in (("dense1", lambda: model(x).square().mean()),
-                       ("dense2", lambda: F.cross_entropy(model(x), y))):
+    for name, loss in (
+        ("dense1", lambda: model(x).square().mean()),
+        ("dense2", lambda: F.cross_entropy(model(x), y)),
+    ):
         part = list(getattr(model, name).parameters())
         for p, gradient in zip(part, torch.autograd.grad(loss(), part)):
             p.grad = gradient
@@ -351,6 +362,7 @@ def per_sample(model, x, y):
 
     def loss(parameters, x, y):
         return F.cross_entropy(torch.func.functional_call(model, parameters, (x[None],)), y[None])
+
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
     for name, p in model.named_parameters():
         p.grad = gradients[name].clamp(-0.5, 0.5).mean(0)
@@ -398,20 +410,35 @@ def copied_before(model, x, y):
 # The programs that are compared with PyTorch's own SGD: name -> model, the function that leaves a minibatch's
 # gradient in .grad, and whether it works with overlap.
 PROGRAMS = {
-    "follow": (Perceptron, simple, True), "gpu": (Perceptron, simple, True), "sparse": (Sparse, simple, True),
-    "channels-last": (Convolution, simple, True), "load": (Convolution, simple, True),
-    "average": (Convolution, simple, False), "prune": (Convolution, simple, True),
-    "accumulate": (Perceptron, accumulate, False), "assign": (Perceptron, assign, False),
-    "unscaled": (Perceptron, unscale, False), "clip": (Perceptron, clip, False),
-    "clip-values": (Perceptron, clip_values, False), "noise": (Perceptron, noise, False),
-    "penalty": (Perceptron, penalty, False), "gradient-penalty": (Smooth, gradient_penalty, False),
-    "two-losses": (Perceptron, two_losses, False), "adversarial": (Perceptron, adversarial, False),
-    "checkpointed": (Perceptron, checkpointed, True), "per-sample": (Perceptron, per_sample, False),
-    "random": (Perceptron, random, True), "hooked": (Perceptron, hooked, True), "zeroed": (Perceptron, zeroed,
-                                                                                           True),
-    "scored-before": (Perceptron, scored_before, True), "copied-before": (Perceptron, copied_before, True),
-    "early": (Early, simple, True), "recurrent": (Recurrent, simple, True), "normed": (Normed, simple, True),
-    "double": (Double, simple, True), "partly-compiled": (PartlyCompiled, simple, True),
+    "follow": (Perceptron, simple, True),
+    "gpu": (Perceptron, simple, True),
+    "sparse": (Sparse, simple, True),
+    "channels-last": (Convolution, simple, True),
+    "load": (Convolution, simple, True),
+    "average": (Convolution, simple, False),
+    "prune": (Convolution, simple, True),
+    "accumulate": (Perceptron, accumulate, False),
+    "assign": (Perceptron, assign, False),
+    "unscaled": (Perceptron, unscale, False),
+    "clip": (Perceptron, clip, False),
+    "clip-values": (Perceptron, clip_values, False),
+    "noise": (Perceptron, noise, False),
+    "penalty": (Perceptron, penalty, False),
+    "gradient-penalty": (Smooth, gradient_penalty, False),
+    "two-losses": (Perceptron, two_losses, False),
+    "adversarial": (Perceptron, adversarial, False),
+    "checkpointed": (Perceptron, checkpointed, True),
+    "per-sample": (Perceptron, per_sample, False),
+    "random": (Perceptron, random, True),
+    "hooked": (Perceptron, hooked, True),
+    "zeroed": (Perceptron, zeroed, True),
+    "scored-before": (Perceptron, scored_before, True),
+    "copied-before": (Perceptron, copied_before, True),
+    "early": (Early, simple, True),
+    "recurrent": (Recurrent, simple, True),
+    "normed": (Normed, simple, True),
+    "double": (Double, simple, True),
+    "partly-compiled": (PartlyCompiled, simple, True),
     "regularized": (Regularized, simple, True),
 }
 
@@ -456,6 +483,7 @@ def losses_of(worker):
     def note_and_step(loss, correct=0):
         losses.append(float(loss))
         step(loss, correct)
+
     worker.step = note_and_step
     return losses
 
@@ -480,17 +508,22 @@ def with_optimizer(model, worker):
 def with_closure(model, worker):
     optimizer = worker.optimizer()
     for x, y in worker.loader():
+
         def closure():
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
             loss.backward()
             return loss
+
         assert optimizer.step(closure).item() > 0
 
 
 def with_scaler(model, worker):
-    optimizer, scaler, losses = worker.optimizer(), torch.amp.GradScaler("cpu",
-                                                                         init_scale=256.0), losses_of(worker)
+    optimizer, scaler, losses = (
+        worker.optimizer(),
+        torch.amp.GradScaler("cpu", init_scale=256.0),
+        losses_of(worker),
+    )
     for step, (x, y) in enumerate(worker.loader()):
         loss = F.cross_entropy(model(x), y)
         scaler.scale(loss).backward()
@@ -530,8 +563,14 @@ def without_sync(model, worker):
 
 
 # Loops that frameworks have; the model after them is compared with PyTorch's own.
-LOOPS = {"optimizer": with_optimizer, "closure": with_closure, "scaler": with_scaler, "ahead": ahead,
-         "ahead-processes": ahead_processes, "no-sync": without_sync}
+LOOPS = {
+    "optimizer": with_optimizer,
+    "closure": with_closure,
+    "scaler": with_scaler,
+    "ahead": ahead,
+    "ahead-processes": ahead_processes,
+    "no-sync": without_sync,
+}
 
 
 def clamp(model):
@@ -560,9 +599,15 @@ def load(model, **options):
 
 
 # Changes that a program makes to the weights after a step, which the servers' weights replace.
-WRITES = {"clamp": clamp, "decay": decay, "vector": set_from_vector, "prune-remove": prune, "load-in-loop": load,
-          "load-assign": lambda model: load(model, assign=True),
-          "decay-channels-last": lambda model: decay(model.to(memory_format=torch.channels_last))}
+WRITES = {
+    "clamp": clamp,
+    "decay": decay,
+    "vector": set_from_vector,
+    "prune-remove": prune,
+    "load-in-loop": load,
+    "load-assign": lambda model: load(model, assign=True),
+    "decay-channels-last": lambda model: decay(model.to(memory_format=torch.channels_last)),
+}
 
 
 def writing(model, worker, write):
@@ -636,8 +681,11 @@ def main():
         worker = catchment.join(model, Stream(), samples_per_epoch=240)
         next(iter(worker.minibatches()))
     if variant in STREAMS:
-        return train(model, catchment.join(model, STREAMS[variant](samples), samples_per_epoch=480),
-                     2 if variant == "stream-loader" else 0)
+        return train(
+            model,
+            catchment.join(model, STREAMS[variant](samples), samples_per_epoch=480),
+            2 if variant == "stream-loader" else 0,
+        )
     if variant == "indices":
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
@@ -648,6 +696,7 @@ def main():
 
         def collate(samples):
             return {key: torch.stack([sample[key] for sample in samples]) for key in ("x", "y")}
+
     worker = catchment.join(model, data if collate else samples, test, optimizer, overlap=overlap)
     if worker.evaluates:
         x, y = samples.tensors
@@ -657,6 +706,7 @@ def main():
             with torch.no_grad():
                 z = model(x)
             return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
+
         if collate is not None:
             worker.evaluate(score, lambda minibatch: model(minibatch["x"]), collate=collate)
         worker.evaluate(score)
@@ -704,10 +754,12 @@ def main():
     if variant == "moves-and-returns":
         return train(model, worker, 0, lambda loss: move_and_return(model))
     if variant == "swaps":
+
         def swap(loss):
             before = copy.deepcopy(model.state_dict())
             model.load_state_dict(initial.state_dict())
             model.load_state_dict(before)
+
         return train(model, worker, 0, swap)
     if variant == "freezes":
         return train(model, worker, 0, lambda loss: model.dense1.requires_grad_(worker.steps < 3))
@@ -745,8 +797,9 @@ def main():
     if variant == "changed":
         return train(model, worker, 0, lambda loss: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     if variant == "backward-twice":
-        return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]),
-                                                                    samples[:3][1]).backward())
+        return train(
+            model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward()
+        )
     if variant.startswith("batched"):
         for _ in DataLoader(worker.minibatches(), batch_size=4, num_workers=int(variant[-1])):
             pass

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """catchment.torch with the real daemons: torch_program.py. Needs an interpreter with PyTorch 2.1 or newer:
 
-    PYTHON=/path/to/venv/bin/python tests/python/torch_test.sh
+PYTHON=/path/to/venv/bin/python tests/python/torch_test.sh
 """
+
 import glob
 import json
 import os
@@ -26,10 +27,14 @@ model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units:
 data { table { train: "%s" shape: 6 classes: 3 } }
 """
 # The fields that presets need to run with one worker, and with a model of 83 parameters.
-ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"],
-              "hybrid": ["algorithm.consistency.synchronous={}"],
-              "decoupled_diloco": ["algorithm.consistency.synchronous={}",
-                                   "algorithm.contribution.pseudo_gradient.fragments=4"]}
+ONE_WORKER = {
+    "sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"],
+    "hybrid": ["algorithm.consistency.synchronous={}"],
+    "decoupled_diloco": [
+        "algorithm.consistency.synchronous={}",
+        "algorithm.contribution.pseudo_gradient.fragments=4",
+    ],
+}
 
 # As torch_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
@@ -39,18 +44,22 @@ WRITTEN = "UserWarning: the program has changed weights of the model after join(
 
 class TorchTest(TorchCase):
     def test_follows_the_built_in_model_with_every_preset(self):
-        presets = sorted(os.path.basename(path)[:-len(".textproto")]
-                         for path in glob.glob("examples/algorithms/*.textproto"))
+        presets = sorted(
+            os.path.basename(path)[: -len(".textproto")]
+            for path in glob.glob("examples/algorithms/*.textproto")
+        )
         self.assertGreaterEqual(len(presets), 16)
         for preset in presets:
-            changes = self.sets("deterministic=true", "epochs=2", "algorithm.preset=" + preset,
-                                *ONE_WORKER.get(preset, []))
+            changes = self.sets(
+                "deterministic=true", "epochs=2", "algorithm.preset=" + preset, *ONE_WORKER.get(preset, [])
+            )
             out = self.attached("perceptron", *changes)
             job = os.path.join(self.directory.name, "job.textproto")
             with open(job, "w") as file:
                 file.write(BUILT_IN % (out + "/initial.safetensors", self.rows))
-            built_in = tensors(self.catchment("built-in", [job, "--overwrite", *changes]) +
-                               "/model.safetensors")
+            built_in = tensors(
+                self.catchment("built-in", [job, "--overwrite", *changes]) + "/model.safetensors"
+            )
             mine = tensors(out + "/model.safetensors")
             self.assertEqual(sorted(mine), sorted(built_in))
             for name in mine:
@@ -60,16 +69,18 @@ class TorchTest(TorchCase):
         for variant in torch_program.STREAMS:
             if variant != "stream-ends":
                 with self.subTest(variant):
-                    out = self.attached(variant, "--workers=2", *self.sets("epochs=2",
-                                                                           "algorithm.preset=downpour"))
+                    out = self.attached(
+                        variant, "--workers=2", *self.sets("epochs=2", "algorithm.preset=downpour")
+                    )
                     with open(out + "/summary.json") as file:
                         self.assertEqual(json.load(file)["samples"], 2 * 480)
 
     def test_worker_whose_stream_has_ended_leaves(self):
         self.attached("stream-ends", "--workers=1", *self.sets("epochs=2"), fails=True)
-        self.assertIn("the stream of samples ended at step 3 and cannot be read again: this worker leaves "
-                      "the job",
-                      self.logs)
+        self.assertIn(
+            "the stream of samples ended at step 3 and cannot be read again: this worker leaves the job",
+            self.logs,
+        )
 
     def follow(self, variants):
         for variant in variants:
@@ -79,12 +90,17 @@ class TorchTest(TorchCase):
 
     def test_programs_train_as_they_do_in_pytorch(self):
         self.follow(torch_program.PROGRAMS)
-        self.follow(name + "-overlap" for name, (_, _, overlaps) in torch_program.PROGRAMS.items()
-                    if overlaps)
+        self.follow(
+            name + "-overlap" for name, (_, _, overlaps) in torch_program.PROGRAMS.items() if overlaps
+        )
 
     def test_loops_of_frameworks_train_as_they_do_in_pytorch(self):
-        self.follow(name + overlap for name in torch_program.LOOPS for overlap in ("", "-overlap")
-                    if name + overlap != "scaler-overlap")
+        self.follow(
+            name + overlap
+            for name in torch_program.LOOPS
+            for overlap in ("", "-overlap")
+            if name + overlap != "scaler-overlap"
+        )
 
     def test_programs_are_the_same_without_catchment(self):
         for variant in torch_loops.LOOPS:
@@ -95,28 +111,44 @@ class TorchTest(TorchCase):
                 self.assertIn(variant + ": all of ", self.logs)
 
     def test_warns_of_a_gpu_that_the_first_worker_has(self):
-        for index, device, count, warns in ((0, "cuda:0", 2, False), (1, "cuda:0", 2, True),
-                                            (1, "cuda:1", 2, False),
-                                            (3, "cuda:0", 2, True), (1, "cuda:0", 1, False),
-                                            (1, "cpu", 2, False)):
-            with unittest.mock.patch.dict(os.environ, CATCHMENT_LOCAL_INDEX=str(index)), \
-                    unittest.mock.patch("torch.cuda.device_count", return_value=count), \
-                    warnings.catch_warnings(record=True) as caught:
+        for index, device, count, warns in (
+            (0, "cuda:0", 2, False),
+            (1, "cuda:0", 2, True),
+            (1, "cuda:1", 2, False),
+            (3, "cuda:0", 2, True),
+            (1, "cuda:0", 1, False),
+            (1, "cpu", 2, False),
+        ):
+            with unittest.mock.patch.dict(os.environ, CATCHMENT_LOCAL_INDEX=str(index)), unittest.mock.patch(
+                "torch.cuda.device_count", return_value=count
+            ), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 _model.check_device([("weight", types.SimpleNamespace(device=torch.device(device)))])
-            self.assertEqual([str(one.message) for one in caught], [
-                "this is worker %d of its machine, and its model is on cuda:0, which other workers may use, "
-                "too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index] * warns)
+            self.assertEqual(
+                [str(one.message) for one in caught],
+                [
+                    "this is worker %d of its machine, and its model is on cuda:0, which other workers may use, "
+                    "too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index
+                ]
+                * warns,
+            )
 
     def test_warns_of_changes_that_the_servers_weights_replace(self):
-        for variant, text in (("other-optimizer", "SGD changes parameters of the job, but their weights are "
-                                                  "the servers'"),
-                              ("loaded-after", WRITTEN),
-                              ("own-scheduler", "the job sets the learning rate, so changes by the program"),
-                              ("own-decay", "the job sets weight_decay, so the program's has no effect: set "
-                                            "optimizer.weight_decay in the job"),
-                              ("freezes", "parameter dense1.bias has no gradient in this step. To the servers "
-                                          "it is 0, so the job's momentum")):
+        for variant, text in (
+            ("other-optimizer", "SGD changes parameters of the job, but their weights are the servers'"),
+            ("loaded-after", WRITTEN),
+            ("own-scheduler", "the job sets the learning rate, so changes by the program"),
+            (
+                "own-decay",
+                "the job sets weight_decay, so the program's has no effect: set "
+                "optimizer.weight_decay in the job",
+            ),
+            (
+                "freezes",
+                "parameter dense1.bias has no gradient in this step. To the servers "
+                "it is 0, so the job's momentum",
+            ),
+        ):
             self.attached(variant, *self.sets("epochs=1"))
             self.assertEqual(self.logs.count(text), 1, self.logs)
         for variant in torch_program.WRITES:
@@ -131,8 +163,9 @@ class TorchTest(TorchCase):
     def test_model_has_the_jobs_weights_after_the_loop(self):
         for variant in ("result", "result-overlap"):
             for preset in ("sync", "downpour", "easgd"):
-                out = self.attached(variant, "--workers=2", *self.sets("epochs=3",
-                                                                       "algorithm.preset=" + preset))
+                out = self.attached(
+                    variant, "--workers=2", *self.sets("epochs=3", "algorithm.preset=" + preset)
+                )
                 final = tensors(out + "/model.safetensors")
                 for index in range(2):
                     own = torch.load("%s.worker%d" % (self.rows, index))
@@ -158,8 +191,9 @@ class TorchTest(TorchCase):
     def test_warns_of_parameters_that_the_job_does_not_have(self):
         self.attached("unfrozen", *self.sets("epochs=1"))
         for name in ("frozen.weight", "frozen.bias", "new.weight", "new.bias"):
-            self.assertEqual(self.logs.count("parameter %s requires a gradient now, but did not" % name), 1,
-                             self.logs)
+            self.assertEqual(
+                self.logs.count("parameter %s requires a gradient now, but did not" % name), 1, self.logs
+            )
 
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
@@ -221,8 +255,10 @@ class TorchTest(TorchCase):
         model, (x, y) = torch_program.Deep(), torch_program.rows(self.rows).tensors
         missing, unexpected = model.load_state_dict(after, strict=False)
         self.assertFalse(unexpected)
-        self.assertEqual(sorted(set(missing) - {"norm.num_batches_tracked"}),
-                         ["also_last.weight", "frozen.bias", "frozen.weight"])
+        self.assertEqual(
+            sorted(set(missing) - {"norm.num_batches_tracked"}),
+            ["also_last.weight", "frozen.bias", "frozen.weight"],
+        )
         model.eval()
         with torch.no_grad():
             z = model(x)
@@ -242,11 +278,18 @@ class TorchTest(TorchCase):
 
     def test_small_gpt_learns_with_its_own_optimizer(self):
         local = "kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }"
-        out = self.catchment("gpt", [
-            "--program=%s examples/python/tiny_gpt_diloco.py" % sys.executable, "--workers=2",
-            *self.sets("algorithm.preset=diloco", "samples=512",
-                       "algorithm.contribution.pseudo_gradient={local_steps: "
-                       "8, local_optimizer: {%s}}" % local)])
+        out = self.catchment(
+            "gpt",
+            [
+                "--program=%s examples/python/tiny_gpt_diloco.py" % sys.executable,
+                "--workers=2",
+                *self.sets(
+                    "algorithm.preset=diloco",
+                    "samples=512",
+                    "algorithm.contribution.pseudo_gradient={local_steps: 8, local_optimizer: {%s}}" % local,
+                ),
+            ],
+        )
         summary = json.loads(read(out + "/summary.json"))
         self.assertEqual(summary["samples"], 512)
         self.assertEqual(summary["updates"], 2)
@@ -265,52 +308,63 @@ class TorchTest(TorchCase):
         self.attached("backward-twice-overlap", fails=True)
         self.assertRegex(self.logs, "a gradient was computed twice in one step.*join without overlap")
         self.attached("changed-overlap", fails=True)
-        self.assertRegex(self.logs, "the gradient of parameter dense1.weight was changed .*: join without "
-                                    "overlap")
+        self.assertRegex(
+            self.logs, "the gradient of parameter dense1.weight was changed .*: join without overlap"
+        )
         self.attached("skip", fails=True)
         self.assertIn("the program failed: RuntimeError: step 1 was skipped", self.logs)
         self.attached("skips-third", fails=True)
         self.assertIn("the program failed: RuntimeError: step 3 was skipped", self.logs)
         self.attached("skip-sent-overlap", fails=True)
-        self.assertRegex(self.logs,
-                         r"worker.skip\(\) was called after a backward pass, .*join without overlap")
+        self.assertRegex(
+            self.logs, r"worker.skip\(\) was called after a backward pass, .*join without overlap"
+        )
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
         for variant, text in (
-                ("complex", "parameter phase has type torch.complex64"),
-                ("no-values", r"parameter table of shape \(0, 3\) has no values to train"),
-                ("same-memory", "parameters dense1.weight and dense3.weight are two tensors with the same "
-                                "memory"),
-                ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
-                ("no-module", r"the model is a list: give join\(\) a torch.nn.Module"),
-                ("meta-values", "parameter dense1.weight is on the meta device, and has no values"),
-                ("scripts-overlap", r"torch.jit.script, which has no hooks for join\(overlap=True\)"),
-                ("loader-set", "training set is a DataLoader, .*give its data set, loader.dataset"),
-                ("columns", "training set is a tuple, and not a data set of samples.*TensorDataset"),
-                ("no-index", r"training set \(Lines\) has no index.*samples_per_epoch for a stream"),
-                ("own-group", r"add_param_group\(\) cannot give the servers' optimizer parameters"),
-                ("no-loss", r"worker.step\(\) got no loss: give it the minibatch's mean loss"),
-                ("no-length",
-                 r"training set \(Stream\) has no length.*: give join\(\) the number of samples"),
-                ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
-                ("empty", r"the stream of samples \(Stream\) is empty"),
-                ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
-                ("own-samples", r"samples that the job has not assigned.*loop over worker.minibatches\(\) or worker.loader\(\)"),
-                ("loader-batch", "loader.. yields whole minibatches .* does not accept batch_size: set "
-                                 "batch_size in the job"),
-                ("again", r"join\(\) was already called in this program.*start a job for each")):
+            ("complex", "parameter phase has type torch.complex64"),
+            ("no-values", r"parameter table of shape \(0, 3\) has no values to train"),
+            (
+                "same-memory",
+                "parameters dense1.weight and dense3.weight are two tensors with the same memory",
+            ),
+            ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
+            ("no-module", r"the model is a list: give join\(\) a torch.nn.Module"),
+            ("meta-values", "parameter dense1.weight is on the meta device, and has no values"),
+            ("scripts-overlap", r"torch.jit.script, which has no hooks for join\(overlap=True\)"),
+            ("loader-set", "training set is a DataLoader, .*give its data set, loader.dataset"),
+            ("columns", "training set is a tuple, and not a data set of samples.*TensorDataset"),
+            ("no-index", r"training set \(Lines\) has no index.*samples_per_epoch for a stream"),
+            ("own-group", r"add_param_group\(\) cannot give the servers' optimizer parameters"),
+            ("no-loss", r"worker.step\(\) got no loss: give it the minibatch's mean loss"),
+            ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of samples"),
+            ("no-samples", r"join got only the number of samples: give minibatches\(data\) the samples"),
+            ("empty", r"the stream of samples \(Stream\) is empty"),
+            ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
+            (
+                "own-samples",
+                r"samples that the job has not assigned.*loop over worker.minibatches\(\) or worker.loader\(\)",
+            ),
+            (
+                "loader-batch",
+                "loader.. yields whole minibatches .* does not accept batch_size: set batch_size in the job",
+            ),
+            ("again", r"join\(\) was already called in this program.*start a job for each"),
+        ):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
         self.attached("deep", *self.sets("batch_size=239", "last_minibatch=KEEP"), fails=True)
-        self.assertRegex(self.logs, "Expected more than 1 value per channel .*: set a batch_size that does "
-                                    "not leave one")
-        for variant, text in (("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
-                              ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
-                              ("scaled-overlap", "GradScaler .*: join without overlap"),
-                              ("removed",
-                               "parameter dense2.weight of the job has been removed from the model"),
-                              ("reshaped", r"dense2.weight had shape \(3, 8\) when .* \(4, 8\) now")):
+        self.assertRegex(
+            self.logs, "Expected more than 1 value per channel .*: set a batch_size that does not leave one"
+        )
+        for variant, text in (
+            ("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
+            ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
+            ("scaled-overlap", "GradScaler .*: join without overlap"),
+            ("removed", "parameter dense2.weight of the job has been removed from the model"),
+            ("reshaped", r"dense2.weight had shape \(3, 8\) when .* \(4, 8\) now"),
+        ):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """catchment.track without W&B and MLflow: how the files of a run are followed."""
+
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ import catchment  # noqa: E402
 from catchment import _run_files, track  # noqa: E402
 
 F_OFD_SETLK = 37  # Linux; in the module fcntl since Python 3.9
-JOB = r'''
+JOB = r"""
 name: "\"digits\" \303\244"
 model {
   layers {
@@ -42,12 +43,18 @@ optimizer {
   learning_rate: 1e-05
   kind: SGD
 }
-'''
+"""
 
 
 def row(samples, **more):
-    return {"samples": samples, "train_loss": 0.5, "test_loss": None, "per_worker": [{"worker": 0}],
-            "program": {}, **more}
+    return {
+        "samples": samples,
+        "train_loss": 0.5,
+        "test_loss": None,
+        "per_worker": [{"worker": 0}],
+        "program": {},
+        **more,
+    }
 
 
 class Directory(unittest.TestCase):
@@ -73,22 +80,43 @@ class NamesTest(unittest.TestCase):
 
     def test_names_that_are_accepted_stay(self):
         names = self.mlflow()
-        for name in ("samples", "program/share/one", "a b", "\u00fcber.1-x", "loss", "loss/train", "a/...", "a/.b"):
+        for name in (
+            "samples",
+            "program/share/one",
+            "a b",
+            "\u00fcber.1-x",
+            "loss",
+            "loss/train",
+            "a/...",
+            "a/.b",
+        ):
             self.assertEqual(names(name), name)
 
     def test_what_is_refused_becomes_an_underscore(self):
         names = self.mlflow()
-        for name, expected in (("program/top-5 %", "program/top-5 _"), ("program/acc(val)", "program/acc_val_"),
-                               ("/a", "_/a"), ("a//b", "a/_/b"), ("a/", "a/_"), (".", "_"), ("..", "__"), ("..a", "__a"),
-                               ("a/../b", "a/__/b"), ("./c", "_/c"), ("x" * 300, "x" * 250), ("a:b", "a_b")):
+        for name, expected in (
+            ("program/top-5 %", "program/top-5 _"),
+            ("program/acc(val)", "program/acc_val_"),
+            ("/a", "_/a"),
+            ("a//b", "a/_/b"),
+            ("a/", "a/_"),
+            (".", "_"),
+            ("..", "__"),
+            ("..a", "__a"),
+            ("a/../b", "a/__/b"),
+            ("./c", "_/c"),
+            ("x" * 300, "x" * 250),
+            ("a:b", "a_b"),
+        ):
             self.assertEqual(names(name), expected)
             self.assertEqual(names(name), expected, "again")
 
     def test_different_names_stay_different(self):
         names = self.mlflow()
         with self.assertWarnsRegex(UserWarning, "MLflow cannot have the metric 'a_b' beside others"):
-            self.assertEqual([names(name) for name in ("a%b", "a(b", "a_b", "a%b")],
-                             ["a_b", "a_b_2", "a_b_3", "a_b"])
+            self.assertEqual(
+                [names(name) for name in ("a%b", "a(b", "a_b", "a%b")], ["a_b", "a_b_2", "a_b_3", "a_b"]
+            )
         with self.assertWarns(UserWarning):
             found = [names("y" * 251 + end) for end in "abc"]
         self.assertEqual(len(set(found)), 3)
@@ -142,8 +170,12 @@ class LinesTest(Directory):
 
     def test_damaged_lines_are_left_out(self):
         self.append(row(1))
-        self.write("metrics.jsonl", "\0" * 4096 + "\n" + '{"samples": 5, "tr\n' + "7\n\udcff\n", "a",
-                   errors="surrogateescape")
+        self.write(
+            "metrics.jsonl",
+            "\0" * 4096 + "\n" + '{"samples": 5, "tr\n' + "7\n\udcff\n",
+            "a",
+            errors="surrogateescape",
+        )
         self.append(row(2))
         self.write("metrics.jsonl", "\0" * 512, "a")  # before what a resumed run adds
         self.append(row(3))
@@ -185,8 +217,10 @@ class FollowedTest(Directory):
         self.append(row(1))
         self.assertEqual(next(rows)["samples"], 1)
         self.append(row(3))
-        self.write("summary.json", json.dumps({"phase": "DONE", "samples": 3, "reason": "", "momentum": None,
-                                               "per_worker": []}))
+        self.write(
+            "summary.json",
+            json.dumps({"phase": "DONE", "samples": 3, "reason": "", "momentum": None, "per_worker": []}),
+        )
         end()
         self.assertEqual([one["samples"] for one in rows], [3])
         self.assertEqual(followed.summary, {"phase": "DONE", "samples": 3})
@@ -215,6 +249,7 @@ class FollowedTest(Directory):
 
         class Clock:
             """A day passes by the time of day in each pause; in the third one the job ends."""
+
             pauses = 0
 
             def time(self):
@@ -241,14 +276,19 @@ class FollowedTest(Directory):
         self.assertIn("the master has disappeared", followed.summary["reason"])
 
     def test_a_score_is_in_one_row(self):
-        self.append(row(1), row(2, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),
-                    row(3, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8), row(4, tested_at_samples=3,
-                                                                                       test_loss=0.3))
+        self.append(
+            row(1),
+            row(2, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),
+            row(3, tested_at_samples=1, test_loss=0.4, test_accuracy=0.8),
+            row(4, tested_at_samples=3, test_loss=0.3),
+        )
         self.write("summary.json", "{}")
         rows = list(track.Followed(self.out, lost_after=0).rows())
         self.assertEqual([one.get("test_loss") for one in rows], [None, 0.4, None, 0.3])
-        self.assertEqual(rows[1], {"samples": 2, "train_loss": 0.5, "tested_at_samples": 1, "test_loss": 0.4,
-                                   "test_accuracy": 0.8})
+        self.assertEqual(
+            rows[1],
+            {"samples": 2, "train_loss": 0.5, "tested_at_samples": 1, "test_loss": 0.4, "test_accuracy": 0.8},
+        )
         self.assertEqual(rows[2], {"samples": 3, "train_loss": 0.5})
 
     def test_metrics_of_programs_are_in_rows(self):
@@ -260,10 +300,16 @@ class FollowedTest(Directory):
     def test_the_fields_of_the_job(self):
         self.write("job.textproto", JOB)
         job = track.Followed(self.out, lost_after=0).job()
-        self.assertEqual(job, {"name": '"digits" \u00e4',
-                               "model": {"layers": [{"flatten": {}}, {"dense": {"units": 10, "bias": True}}]},
-                               "data": {"drawn_digits": {}}, "algorithm": {"preset": "sync"},
-                               "optimizer": {"learning_rate": 1e-05, "kind": "SGD"}})
+        self.assertEqual(
+            job,
+            {
+                "name": '"digits" \u00e4',
+                "model": {"layers": [{"flatten": {}}, {"dense": {"units": 10, "bias": True}}]},
+                "data": {"drawn_digits": {}},
+                "algorithm": {"preset": "sync"},
+                "optimizer": {"learning_rate": 1e-05, "kind": "SGD"},
+            },
+        )
         fields = dict(track._fields(job))
         self.assertEqual((fields["model.layers.0.flatten"], fields["model.layers.1.dense.units"]), ("{}", 10))
         self.assertEqual(fields["optimizer.learning_rate"], 1e-05)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """catchment.track with W&B and MLflow themselves: what they have stored of real jobs
 (tests/python/frameworks.sh track)."""
+
 import json
 import os
 import signal
@@ -15,18 +16,26 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 OUT = tempfile.TemporaryDirectory(prefix="trackers-")
-os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", WANDB_DIR=OUT.name,
-                  MLFLOW_DISABLE_AUTO_LOGGING="true",
-                  MLFLOW_TRACKING_URI="sqlite:///%s/mlflow.db" % OUT.name)
+os.environ.update(
+    WANDB_MODE="offline",
+    WANDB_SILENT="true",
+    WANDB_DIR=OUT.name,
+    MLFLOW_DISABLE_AUTO_LOGGING="true",
+    MLFLOW_TRACKING_URI="sqlite:///%s/mlflow.db" % OUT.name,
+)
 import mlflow  # noqa: E402
 from wandb.proto.wandb_internal_pb2 import Record  # noqa: E402
 
 from catchment import track  # noqa: E402
 
-COMMAND = [os.path.abspath("bazel-bin/cli/catchment"), "train", "examples/drawn_digits.textproto",
-           "--workers=1",
-           "--set=data.drawn_digits={train_samples: 512, test_samples: 64}",
-           "--set=evaluation.every_epochs=0.5"]
+COMMAND = [
+    os.path.abspath("bazel-bin/cli/catchment"),
+    "train",
+    "examples/drawn_digits.textproto",
+    "--workers=1",
+    "--set=data.drawn_digits={train_samples: 512, test_samples: 64}",
+    "--set=evaluation.every_epochs=0.5",
+]
 
 
 def directory(name):
@@ -46,7 +55,7 @@ def records(run):
             place += rest
             continue
         _, size, kind = struct.unpack_from("<IHB", data, place)
-        record += data[place + 7:place + 7 + size]
+        record += data[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):  # FULL, LAST
             yield Record.FromString(record)
@@ -114,8 +123,10 @@ class TrackersTest(unittest.TestCase):
         self.addCleanup(train.wait)
         while not os.path.exists(out + "/job.textproto"):
             self.assertIsNone(train.poll())
-        threads = [threading.Thread(target=lambda: runs.update(wandb=track.wandb(out, config={"mine": 1}))),
-                   threading.Thread(target=lambda: runs.update(mlflow=track.mlflow(out)))]
+        threads = [
+            threading.Thread(target=lambda: runs.update(wandb=track.wandb(out, config={"mine": 1}))),
+            threading.Thread(target=lambda: runs.update(mlflow=track.mlflow(out))),
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -125,15 +136,17 @@ class TrackersTest(unittest.TestCase):
         with open(out + "/summary.json") as file:
             summary = json.load(file)
         losses = [(row["samples"], row["train_loss"]) for row in rows]
-        scores = sorted({(row["tested_at_samples"], row["test_loss"]) for row in rows
-                         if row["test_loss"] is not None})
+        scores = sorted(
+            {(row["tested_at_samples"], row["test_loss"]) for row in rows if row["test_loss"] is not None}
+        )
         self.assertEqual(summary["phase"], "DONE")
         self.assertTrue(scores)
 
         run = Wandb(runs["wandb"])
         self.assertEqual(run.exit_code, 0)
-        self.assertEqual((run.config["name"], run.config["epochs"], run.config["mine"]), ("drawn_digits", 12,
-                                                                                          1))
+        self.assertEqual(
+            (run.config["name"], run.config["epochs"], run.config["mine"]), ("drawn_digits", 12, 1)
+        )
         self.assertEqual(run.config["model"]["layers"][0]["conv2d"]["filters"], 32)
         self.assertEqual(run.curve("train_loss"), losses)
         self.assertEqual(run.curve("test_loss", "tested_at_samples"), scores)
@@ -143,17 +156,24 @@ class TrackersTest(unittest.TestCase):
 
         run = Mlflow(runs["mlflow"])
         self.assertEqual((run.run.info.status, run.run.info.run_name), ("FINISHED", "drawn_digits"))
-        self.assertEqual((run.run.data.params["epochs"],
-                          run.run.data.params["model.layers.0.conv2d.filters"]), ("12", "32"))
+        self.assertEqual(
+            (run.run.data.params["epochs"], run.run.data.params["model.layers.0.conv2d.filters"]),
+            ("12", "32"),
+        )
         self.assertEqual(run.curve("train_loss"), sorted(set(losses)))
         self.assertEqual(run.curve("test_loss"), scores)
-        self.assertEqual((run.run.data.tags["phase"], run.run.data.metrics["summary/test_accuracy"]),
-                         ("DONE", summary["test_accuracy"]))
+        self.assertEqual(
+            (run.run.data.tags["phase"], run.run.data.metrics["summary/test_accuracy"]),
+            ("DONE", summary["test_accuracy"]),
+        )
 
     def test_a_job_that_was_killed_is_marked_as_failed(self):
         out = directory("killed")
-        train = subprocess.Popen(COMMAND + ["--out=" + out, "--set=epochs=10000"], stdout=subprocess.DEVNULL,
-                                 start_new_session=True)
+        train = subprocess.Popen(
+            COMMAND + ["--out=" + out, "--set=epochs=10000"],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self.addCleanup(train.wait)
         while not os.path.exists(out + "/metrics.jsonl") or not os.path.getsize(out + "/metrics.jsonl"):
             self.assertIsNone(train.poll())
@@ -170,8 +190,9 @@ class TrackersTest(unittest.TestCase):
         out = made("back", rows, {"phase": "FAILED", "reason": "not finite", "samples": 400})
         curve = [(row["samples"], row["train_loss"]) for row in rows]
         run = Wandb(track.wandb(out))
-        self.assertEqual((run.curve("train_loss"), run.exit_code, run.summary["reason"]), (curve, 1, "not "
-                                                                                                     "finite"))
+        self.assertEqual(
+            (run.curve("train_loss"), run.exit_code, run.summary["reason"]), (curve, 1, "not finite")
+        )
         run = Mlflow(track.mlflow(out, run_name="back"))
         self.assertEqual(run.curve("train_loss"), sorted(curve))
         self.assertEqual((run.run.info.status, run.run.data.tags["reason"]), ("FAILED", "not finite"))

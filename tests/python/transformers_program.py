@@ -1,5 +1,6 @@
 """The programs of transformers_test.py: python transformers_program.py ROWS VARIANT. Without a worker it
 trains by itself, and prints the final weights as JSON."""
+
 import json
 import os
 import sys
@@ -89,8 +90,11 @@ class Counts(transformers.TrainerCallback):
 
     def on_step_end(self, args, state, control, **named):
         self.steps += 1
-        assert self.steps == self.substeps == state.global_step, (self.steps, self.substeps,
-                                                                  state.global_step)
+        assert self.steps == self.substeps == state.global_step, (
+            self.steps,
+            self.substeps,
+            state.global_step,
+        )
 
 
 def smooth_loss(outputs, labels, num_items_in_batch=None):
@@ -106,6 +110,7 @@ def with_own_loss(kind):
             outputs = model(**inputs)
             loss = outputs["loss"] + 0.01 * outputs["logits"].square().mean()
             return (loss, outputs) if return_outputs else loss
+
     return WithOwnLoss
 
 
@@ -113,6 +118,7 @@ def with_own_sampler(kind):
     class WithOwnSampler(kind):
         def _get_train_sampler(self, *_):
             return torch.utils.data.SubsetRandomSampler(range(0, 240, 2))
+
     return WithOwnSampler
 
 
@@ -121,28 +127,46 @@ def with_own_optimizer(kind):
         def create_optimizer(self, model=None):
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
             return self.optimizer
+
     return WithOwnOptimizer
 
 
-CALLBACKS = {"callback": [Counts()], "stops": [Stop()],
-             "stops-early": [transformers.EarlyStoppingCallback(3)]}
+CALLBACKS = {
+    "callback": [Counts()],
+    "stops": [Stop()],
+    "stops-early": [transformers.EarlyStoppingCallback(3)],
+}
 
 
 def train_by_trainer(module, rows, variant, directory):
     size = {"subset": 120, "epochs": 50}.get(variant, len(rows))
     arguments = transformers.TrainingArguments(
-        output_dir=directory, num_train_epochs=3 if variant == "epochs" else EPOCHS, per_device_train_batch_size=size,
+        output_dir=directory,
+        num_train_epochs=3 if variant == "epochs" else EPOCHS,
+        per_device_train_batch_size=size,
         max_steps=EPOCHS if variant == "stream" else -1,
-        learning_rate=0.1, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.05 if variant == "clip"
-        else 0, gradient_accumulation_steps=2 if variant == "accumulates" else 1,
-        dataloader_num_workers=int(variant == "processes"), label_smoothing_factor=0.1 if variant == "smooth"
-        else 0, bf16=variant == "bfloat16", eval_strategy="steps" if variant in ("evaluates", "stops-early")
-        else "no", eval_steps=2, metric_for_best_model="loss", load_best_model_at_end=False,
-        save_strategy="epoch" if variant in ("save", "epochs") else "no", report_to=[], use_cpu=True, disable_tqdm=True,
-        logging_steps=10)
+        learning_rate=0.1,
+        optim="sgd",
+        lr_scheduler_type="constant",
+        max_grad_norm=0.05 if variant == "clip" else 0,
+        gradient_accumulation_steps=2 if variant == "accumulates" else 1,
+        dataloader_num_workers=int(variant == "processes"),
+        label_smoothing_factor=0.1 if variant == "smooth" else 0,
+        bf16=variant == "bfloat16",
+        eval_strategy="steps" if variant in ("evaluates", "stops-early") else "no",
+        eval_steps=2,
+        metric_for_best_model="loss",
+        load_best_model_at_end=False,
+        save_strategy="epoch" if variant in ("save", "epochs") else "no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_steps=10,
+    )
     kind, options = transformers.Trainer, {}
     if in_job():
         import catchment.transformers
+
         kind, options = catchment.transformers.Trainer, {"local_optimizer": variant.startswith("local")}
     if variant == "own-loss":
         kind = with_own_loss(kind)
@@ -158,13 +182,24 @@ def train_by_trainer(module, rows, variant, directory):
         options["model_init"], module = lambda: Classifier(Config()), None
     evaluated, steps = rows, Steps()
     if variant == "sets":
-        evaluated = {name: torch.utils.data.Subset(rows, part) for name, part in (("a", range(60)), ("b", range(60, 240)))}
+        evaluated = {
+            name: torch.utils.data.Subset(rows, part)
+            for name, part in (("a", range(60)), ("b", range(60, 240)))
+        }
     if variant == "epochs":
         CALLBACKS["epochs"] = [steps]
-    trainer = kind(module, arguments, train_dataset=Stream(rows) if variant == "stream" else rows, eval_dataset=evaluated,
-                   compute_metrics=lambda scored: {"accuracy": (97 if variant == "percent" else 1) * (
-                       scored.predictions.argmax(1) == scored.label_ids).mean()},
-                   callbacks=CALLBACKS.get(variant, []), **options)
+    trainer = kind(
+        module,
+        arguments,
+        train_dataset=Stream(rows) if variant == "stream" else rows,
+        eval_dataset=evaluated,
+        compute_metrics=lambda scored: {
+            "accuracy": (97 if variant == "percent" else 1)
+            * (scored.predictions.argmax(1) == scored.label_ids).mean()
+        },
+        callbacks=CALLBACKS.get(variant, []),
+        **options,
+    )
     if variant == "diverges":
         module.factor = float("nan")
     trainer.train(resume_from_checkpoint=directory if variant == "resumes" else None)
@@ -181,6 +216,7 @@ def train_by_accelerate(module, rows):
     accelerator = accelerate.Accelerator(cpu=True)
     if in_job():
         import catchment.torch as catchment
+
         worker = catchment.join(module, rows)
         optimizer, scheduler = worker.optimizer(), worker.scheduler()
         loader = worker.loader()
@@ -188,8 +224,9 @@ def train_by_accelerate(module, rows):
     else:
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
-        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS),
-                                             batch_size=len(rows))
+        loader = torch.utils.data.DataLoader(
+            torch.utils.data.ConcatDataset([rows] * EPOCHS), batch_size=len(rows)
+        )
         module, optimizer, scheduler, loader = accelerator.prepare(module, optimizer, scheduler, loader)
     for minibatch in loader:
         loss = module(minibatch["x"], minibatch["labels"])["loss"]
@@ -208,15 +245,20 @@ def accumulate_by_accelerate(module, rows, variant):
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulated)
     if in_job():
         import catchment.torch as catchment
+
         worker = catchment.join(module, rows)
         optimizer, scheduler = worker.optimizer(), worker.scheduler()
-        loader = (torch.utils.data.DataLoader(worker.minibatches(), batch_size=None, num_workers=1)
-                  if variant == "accelerate-own-loader" else worker.loader(num_workers=1))
+        loader = (
+            torch.utils.data.DataLoader(worker.minibatches(), batch_size=None, num_workers=1)
+            if variant == "accelerate-own-loader"
+            else worker.loader(num_workers=1)
+        )
     else:
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
-        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS),
-                                             batch_size=len(rows))
+        loader = torch.utils.data.DataLoader(
+            torch.utils.data.ConcatDataset([rows] * EPOCHS), batch_size=len(rows)
+        )
     model, optimizer, loader, scheduler = accelerator.prepare(module, optimizer, loader, scheduler)
     model.train()
     for step, minibatch in enumerate(loader):
@@ -244,8 +286,10 @@ def main():
         accumulate_by_accelerate(module, rows, variant)
     else:
         module = train_by_trainer(module, rows, variant, os.path.dirname(path))
-    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name,
-                                   p in module.named_parameters()}))
+    print(
+        "weights "
+        + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()})
+    )
 
 
 if __name__ == "__main__":

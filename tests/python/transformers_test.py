@@ -1,4 +1,5 @@
 """catchment.transformers, and Accelerate, with the real daemons: tests/python/frameworks.sh hugging."""
+
 import glob
 import json
 import os
@@ -15,9 +16,21 @@ class TransformersTest(FrameworkCase):
     program = "transformers_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "smooth", "bfloat16", "evaluates", "own-loss",
-                        "loss-function",
-                        "callback", "accelerate", "accelerate-all", "model-init", "stream"):
+        for variant in (
+            "plain",
+            "processes",
+            "clip",
+            "smooth",
+            "bfloat16",
+            "evaluates",
+            "own-loss",
+            "loss-function",
+            "callback",
+            "accelerate",
+            "accelerate-all",
+            "model-init",
+            "stream",
+        ):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
@@ -26,9 +39,13 @@ class TransformersTest(FrameworkCase):
         self.assert_as_alone("subset", out)
 
     def test_several_evaluation_sets_are_one_test_set(self):
-        losses, accuracies = zip(*(
-            (summary["test_loss"], summary["test_accuracy"]) for variant in ("plain", "sets")
-            for summary in [self.summary(self.trained(variant, *self.ALONE))]))
+        losses, accuracies = zip(
+            *(
+                (summary["test_loss"], summary["test_accuracy"])
+                for variant in ("plain", "sets")
+                for summary in [self.summary(self.trained(variant, *self.ALONE))]
+            )
+        )
         self.assertAlmostEqual(*losses, places=6)
         self.assertAlmostEqual(*accuracies, places=6)
 
@@ -36,22 +53,28 @@ class TransformersTest(FrameworkCase):
         self.trained("epochs", "epochs=3", "batch_size=50")
         seen = self.epochs_in(self.logs)
         self.assertEqual(len(glob.glob(os.path.join(self.directory.name, "checkpoint-*"))), 3)
-        alone = subprocess.run([sys.executable, "tests/python/transformers_program.py", self.rows, "epochs"],
-                               text=True, stdout=subprocess.PIPE)
+        alone = subprocess.run(
+            [sys.executable, "tests/python/transformers_program.py", self.rows, "epochs"],
+            text=True,
+            stdout=subprocess.PIPE,
+        )
         self.assertEqual(seen, self.epochs_in(alone.stdout))
         for path in glob.glob(os.path.join(self.directory.name, "checkpoint-*")):
             shutil.rmtree(path)
 
     def epochs_in(self, log):
-        return json.loads([line for line in log.splitlines() if "epochs [" in line][-1].split("epochs ", 1)[1])
+        return json.loads(
+            [line for line in log.splitlines() if "epochs [" in line][-1].split("epochs ", 1)[1]
+        )
 
     def test_two_workers_train_all_samples_and_are_scored(self):
         for variant in ("plain", "processes"):
             with self.subTest(variant):
                 out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
                 self.assert_scored(out, 30 * 240)
-                self.assertIn("per_device_train_batch_size is 240, but the job's batch_size, 16, is used",
-                              self.logs)
+                self.assertIn(
+                    "per_device_train_batch_size is 240, but the job's batch_size, 16, is used", self.logs
+                )
 
     def test_the_log_shows_the_rate_of_the_job(self):
         self.trained("plain", "epochs=2", "optimizer.learning_rate=0.25", "optimizer.schedule.decay=CONSTANT")
@@ -59,15 +82,25 @@ class TransformersTest(FrameworkCase):
 
     def test_local_steps_are_those_of_the_trainers_optimizer(self):
         for variant in ("local", "local-own"):
-            self.assert_as_alone(variant, self.trained(variant, "algorithm.preset=local_sgd", *self.ALONE[3:]))
+            self.assert_as_alone(
+                variant, self.trained(variant, "algorithm.preset=local_sgd", *self.ALONE[3:])
+            )
 
     def test_model_has_the_jobs_weights_after_local_steps_with_each_preset(self):
-        for preset, *fields in (("diloco",), ("streaming_diloco",), ("diloco_async",),
-                                ("decoupled_diloco", "algorithm.contribution.pseudo_gradient.fragments=4")):
+        for preset, *fields in (
+            ("diloco",),
+            ("streaming_diloco",),
+            ("diloco_async",),
+            ("decoupled_diloco", "algorithm.contribution.pseudo_gradient.fragments=4"),
+        ):
             with self.subTest(preset):
-                out = self.attached("local-" + preset, "--workers=2", "--evaluator=false",
-                                    *self.sets("algorithm.preset=" + preset, "epochs=6", *fields),
-                                    program=self.program)
+                out = self.attached(
+                    "local-" + preset,
+                    "--workers=2",
+                    "--evaluator=false",
+                    *self.sets("algorithm.preset=" + preset, "epochs=6", *fields),
+                    program=self.program,
+                )
                 summary = self.summary(out)
                 self.assertEqual(summary["samples"], 6 * 240)
                 self.assertGreater(summary["updates"], 1)
@@ -96,18 +129,27 @@ class TransformersTest(FrameworkCase):
         self.assertNotIn("weights {", self.logs)
 
     def test_says_what_does_not_fit(self):
-        for variant, words in (("accumulates", "algorithm.contribution.gradient.push_period=2"),
-                               ("stops-early", "remove it, and set evaluation.patience=3 in the job"),
-                               ("resumes", "continue a job with catchment train --resume"),
-                               ("accelerate-accumulates", "Accelerator(gradient_accumulation_steps=2) makes a step of "
-                                                          "several minibatches"),
-                               ("accelerate-by-hand", "for updates of several minibatches, such as by gradient "
-                                                      "accumulation, set algorithm.contribution.gradient.push_period"),
-                               ("accelerate-own-loader", "give accelerator.prepare() worker.loader(num_workers=1)")):
+        for variant, words in (
+            ("accumulates", "algorithm.contribution.gradient.push_period=2"),
+            ("stops-early", "remove it, and set evaluation.patience=3 in the job"),
+            ("resumes", "continue a job with catchment train --resume"),
+            (
+                "accelerate-accumulates",
+                "Accelerator(gradient_accumulation_steps=2) makes a step of several minibatches",
+            ),
+            (
+                "accelerate-by-hand",
+                "for updates of several minibatches, such as by gradient "
+                "accumulation, set algorithm.contribution.gradient.push_period",
+            ),
+            ("accelerate-own-loader", "give accelerator.prepare() worker.loader(num_workers=1)"),
+        ):
             self.trained(variant, fails=True)
             self.assertIn(words, self.logs)
-        self.assertRegex(self.evaluators_log(self.trained("percent", "epochs=2", fails=True)),
-                         "the metric eval_accuracy is the test accuracy, a share from 0 to 1, got .*: have compute_metrics")
+        self.assertRegex(
+            self.evaluators_log(self.trained("percent", "epochs=2", fails=True)),
+            "the metric eval_accuracy is the test accuracy, a share from 0 to 1, got .*: have compute_metrics",
+        )
 
 
 class RowsTest(RowsChecks, unittest.TestCase):

@@ -6,6 +6,7 @@
 
 Where network namespaces cannot be made, the sites have no link; all else is tested there, too.
 """
+
 import glob
 import json
 import math
@@ -17,8 +18,15 @@ import unittest
 
 from torch_case import read
 
-SMALL = ("--width=32", "--heads=2", "--layers=1", "--context=16", "--seconds=3", "--step_seconds=0.05",
-         "--local_steps=4")
+SMALL = (
+    "--width=32",
+    "--heads=2",
+    "--layers=1",
+    "--context=16",
+    "--seconds=3",
+    "--step_seconds=0.05",
+    "--local_steps=4",
+)
 
 
 class TwoSitesTest(unittest.TestCase):
@@ -29,10 +37,13 @@ class TwoSitesTest(unittest.TestCase):
 
     def example(self, *flags, **environment):
         """Returns the exit code and what the example prints."""
-        done = subprocess.run([sys.executable, "examples/python/gpt_two_sites.py", "--out=" + self.out,
-                               *flags],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=dict(os.environ, **environment))
+        done = subprocess.run(
+            [sys.executable, "examples/python/gpt_two_sites.py", "--out=" + self.out, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=dict(os.environ, **environment),
+        )
         return done.returncode, done.stdout
 
     def results(self, text):
@@ -44,8 +55,9 @@ class TwoSitesTest(unittest.TestCase):
         logs = "".join(map(read, sorted(glob.glob(self.out + "/*/logs/*.log"))))
         self.assertEqual(code, 0, text + logs)
         results = self.results(text)
-        self.assertEqual([run["algorithm"] for run in results["runs"]], ["decoupled_diloco", "diloco",
-                                                                         "sync"])
+        self.assertEqual(
+            [run["algorithm"] for run in results["runs"]], ["decoupled_diloco", "diloco", "sync"]
+        )
         for run in results["runs"]:
             with self.subTest(run["algorithm"]):
                 self.assertGreater(run["samples"], 0)
@@ -66,21 +78,24 @@ class TwoSitesTest(unittest.TestCase):
             file.write("It was the best of tests, it was the worst of tests. " * 100)
         code, text = self.example(*SMALL, "--algorithms=streaming_diloco", "--text=" + book, PATH="/nowhere")
         self.assertEqual(code, 0, text)
-        self.assertIn("Trains without a link, and exchanges cost next to nothing: network namespaces are "
-                      "made with the commands unshare and ip: install util-linux and iproute2.", text)
+        self.assertIn(
+            "Trains without a link, and exchanges cost next to nothing: network namespaces are "
+            "made with the commands unshare and ip: install util-linux and iproute2.",
+            text,
+        )
         self.assertIsNone(self.results(text)["link"])
 
     def test_names_what_is_wrong(self):
         short = os.path.join(self.directory.name, "short.txt")
         with open(short, "w", encoding="utf-8") as file:
             file.write("Too short.")
-        for flags, message in ((["--algorithms=diloko"], "--algorithms: there is no diloko, only "
-                                                         "decoupled_diloco, "),
-                               (["--text=/nowhere"], "--text=/nowhere is not a file"),
-                               (["--width=10", "--heads=4"], "--width=10 must be a multiple of --heads=4"),
-                               ([*SMALL, "--text=" + short], "the text has only 10 characters: give --text "
-                                                             "at least 160"),
-                               (["--out=" + self.directory.name], "is already there: remove it")):
+        for flags, message in (
+            (["--algorithms=diloko"], "--algorithms: there is no diloko, only decoupled_diloco, "),
+            (["--text=/nowhere"], "--text=/nowhere is not a file"),
+            (["--width=10", "--heads=4"], "--width=10 must be a multiple of --heads=4"),
+            ([*SMALL, "--text=" + short], "the text has only 10 characters: give --text at least 160"),
+            (["--out=" + self.directory.name], "is already there: remove it"),
+        ):
             with self.subTest(message):
                 code, text = self.example(*flags)
                 self.assertEqual(code, 1, text)

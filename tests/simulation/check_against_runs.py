@@ -13,6 +13,7 @@ number of workers and seed (--from). CATCHMENT: the command, default bazel-bin/c
 Exit code: 0 if samples a second and the mean and the 99th percentile of the staleness are within 10 % of the
 measured ones, or one version, and the accuracy within the spread over seeds; 1 otherwise.
 """
+
 import json
 import os
 import statistics
@@ -41,7 +42,9 @@ def run(command, log):
 
 def summary(directory, algorithm, workers, seed):
     try:
-        result = json.loads((directory / f"runs/{algorithm}-{workers}-workers-seed-{seed}/summary.json").read_text())
+        result = json.loads(
+            (directory / f"runs/{algorithm}-{workers}-workers-seed-{seed}/summary.json").read_text()
+        )
     except FileNotFoundError:
         return None
     return result if result["phase"] == "DONE" else None
@@ -67,9 +70,20 @@ class Case:
     def measure(self, algorithm, workers):
         slower = [] if self.name == "synthetic" else [f"--straggler={w}:{SLOWER}x" for w in range(workers)]
         directory = self.out / f"measured-{algorithm}-{workers}"
-        run([self.catchment, "compare", *self.job(workers), f"--algorithms={algorithm}",
-             f"--workers={workers}",
-             f"--seeds={self.seeds}", self.budget(workers), *slower, f"--out={directory}"], self.out / "log")
+        run(
+            [
+                self.catchment,
+                "compare",
+                *self.job(workers),
+                f"--algorithms={algorithm}",
+                f"--workers={workers}",
+                f"--seeds={self.seeds}",
+                self.budget(workers),
+                *slower,
+                f"--out={directory}",
+            ],
+            self.out / "log",
+        )
         return [summary(directory, algorithm, workers, seed) for seed in range(1, self.seeds + 1)]
 
     def simulate(self, algorithm, workers):
@@ -80,11 +94,22 @@ class Case:
             if self.name != "synthetic":
                 source = [f"--from={measured}/runs/{algorithm}-{workers}-workers-seed-{seed}"]
             directory = self.out / f"simulated-{algorithm}-{workers}-{seed}"
-            run([self.catchment, "simulate", *self.job(workers), f"--algorithms={algorithm}",
-                 f"--workers={workers}",
-                 f"--seed={seed}", self.budget(workers), f"--network={NETWORK}", *source,
-                 f"--out={directory}",
-                 "--overwrite"], self.out / "log")
+            run(
+                [
+                    self.catchment,
+                    "simulate",
+                    *self.job(workers),
+                    f"--algorithms={algorithm}",
+                    f"--workers={workers}",
+                    f"--seed={seed}",
+                    self.budget(workers),
+                    f"--network={NETWORK}",
+                    *source,
+                    f"--out={directory}",
+                    "--overwrite",
+                ],
+                self.out / "log",
+            )
             results.append(summary(directory, algorithm, workers, seed))
         return results
 
@@ -100,8 +125,11 @@ def cell(measured, simulated, form):
 def compare(measured, simulated):
     """Returns the cells of a row, and what is too far apart."""
     cells, wrong = [], []
-    for key, form, least in (("samples_per_second", "{:,.0f}", 0), ("staleness_mean", "{:.2f}", 1),
-                             ("staleness_p99", "{:.0f}", 1)):
+    for key, form, least in (
+        ("samples_per_second", "{:,.0f}", 0),
+        ("staleness_mean", "{:.2f}", 1),
+        ("staleness_p99", "{:.0f}", 1),
+    ):
         a, b = mean(measured, key), mean(simulated, key)
         cells.append(cell(a, b, form))
         if abs(a - b) > max(TOLERANCE * a, least):

@@ -6,6 +6,7 @@ bazel test //tests/cli/report:browser_test
 
 Installs Debian's chromium and poppler-utils where they are missing, which needs root.
 """
+
 import glob
 import json
 import os
@@ -17,14 +18,29 @@ import unittest
 
 CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
 OUT = tempfile.TemporaryDirectory(prefix="browser-")
-JOB = ["examples/drawn_digits.textproto", "--set=data.drawn_digits={train_samples: 64000, test_samples: 64}",
-       "--step=lognormal:0.1ms:0.3", "--gradient=quadratic:10:0.1"]
+JOB = [
+    "examples/drawn_digits.textproto",
+    "--set=data.drawn_digits={train_samples: 64000, test_samples: 64}",
+    "--step=lognormal:0.1ms:0.3",
+    "--gradient=quadratic:10:0.1",
+]
 PAGES = {
-    "simulate": ["simulate", *JOB, "--algorithms=sync,downpour,staleness_aware,easgd", "--workers=1,4,16",
-                 "--seeds=2",
-                 "--budget=samples:600000"],
-    "tune": ["tune", "--simulate", *JOB, "--over=optimizer.learning_rate=log:0.001..0.1", "--trials=9",
-             "--budget=samples:600000"],
+    "simulate": [
+        "simulate",
+        *JOB,
+        "--algorithms=sync,downpour,staleness_aware,easgd",
+        "--workers=1,4,16",
+        "--seeds=2",
+        "--budget=samples:600000",
+    ],
+    "tune": [
+        "tune",
+        "--simulate",
+        *JOB,
+        "--over=optimizer.learning_rate=log:0.001..0.1",
+        "--trials=9",
+        "--budget=samples:600000",
+    ],
 }
 PROBLEMS = """
 <script>
@@ -59,20 +75,33 @@ FRAME = """<!DOCTYPE html><title></title><script>onmessage = event => document.t
 
 def install():
     """Installs the two packages if they are missing; returns why they are not there, or nothing."""
+
     def missing():
-        return [name for name in ("chromium", "pdftotext")
-                if subprocess.run(["which", name], stdout=subprocess.DEVNULL).returncode != 0]
+        return [
+            name
+            for name in ("chromium", "pdftotext")
+            if subprocess.run(["which", name], stdout=subprocess.DEVNULL).returncode != 0
+        ]
 
     if missing() and os.geteuid() == 0:
-        subprocess.run("apt-get --quiet update && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes "
-                       "--no-install-recommends install chromium poppler-utils", shell=True)
+        subprocess.run(
+            "apt-get --quiet update && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes "
+            "--no-install-recommends install chromium poppler-utils",
+            shell=True,
+        )
     return ", ".join(missing())
 
 
 def chromium(page, *flags):
-    command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-               "--user-data-dir=" + OUT.name + "/profile",
-               *flags, "file://" + page]
+    command = [
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--user-data-dir=" + OUT.name + "/profile",
+        *flags,
+        "file://" + page,
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     return done.stdout
 
@@ -81,8 +110,9 @@ class BrowserTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         for name, command in PAGES.items():
-            subprocess.run([CATCHMENT, *command, "--out=%s/%s" % (OUT.name, name)], check=True,
-                           stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [CATCHMENT, *command, "--out=%s/%s" % (OUT.name, name)], check=True, stdout=subprocess.DEVNULL
+            )
 
     def test_nothing_is_cut_off(self):
         for path in glob.glob(OUT.name + "/*/report.html"):
@@ -96,8 +126,9 @@ class BrowserTest(unittest.TestCase):
                     frame = path.replace("report.html", "frame.html")
                     with open(frame, "w") as file:
                         file.write(FRAME % (width, measured))
-                    dom = chromium(frame, "--window-size=1700,1000", "--virtual-time-budget=10000",
-                                   "--dump-dom")
+                    dom = chromium(
+                        frame, "--window-size=1700,1000", "--virtual-time-budget=10000", "--dump-dom"
+                    )
                     self.assertEqual(json.loads(re.search("<title>(.*?)</title>", dom)[1]), [width, []])
 
     def test_the_command_can_be_copied_from_paper(self):
@@ -105,12 +136,13 @@ class BrowserTest(unittest.TestCase):
             with self.subTest(page=path):
                 pdf = path.replace(".html", ".pdf")
                 chromium(path, "--no-pdf-header-footer", "--print-to-pdf=" + pdf)
-                text = subprocess.run(["pdftotext", "-layout", pdf, "-"], stdout=subprocess.PIPE, text=True,
-                                      check=True).stdout
+                text = subprocess.run(
+                    ["pdftotext", "-layout", pdf, "-"], stdout=subprocess.PIPE, text=True, check=True
+                ).stdout
                 with open(path.replace(".html", ".json")) as file:
                     command = json.load(file)["command"]
                 copied = text.split("How to repeat it")[1].replace("\\\n", " ")
-                self.assertEqual(" ".join(copied.split())[:len(command)], command)
+                self.assertEqual(" ".join(copied.split())[: len(command)], command)
 
 
 if __name__ == "__main__":

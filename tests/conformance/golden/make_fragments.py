@@ -5,6 +5,7 @@ describes the format.
 
     tests/conformance/golden/make_fragments.py > tests/conformance/golden/fragments.json
 """
+
 import json
 import math
 import random
@@ -22,7 +23,10 @@ class Fragment:
     def __init__(self, indices, initial, optimizer):
         self.indices, self.w, self.version = indices, [initial[i] for i in indices], 0
         self.v, self.optimizer = [0.0] * len(indices), optimizer
-        self.waiting, self.late = {}, set()  # pushes by worker; workers that were too late for the update before
+        self.waiting, self.late = (
+            {},
+            set(),
+        )  # pushes by worker; workers that were too late for the update before
         self.called = None  # the version for which workers were called last
         self.opened = self.deadline = None
 
@@ -41,7 +45,7 @@ class Servers:
     """The gate of both algorithms. Its methods return the workers that are answered, with the fragment."""
 
     def __init__(self, job, fragments, step_seconds):
-        (self.kind, setting), = job["algorithm"]["consistency"].items()
+        ((self.kind, setting),) = job["algorithm"]["consistency"].items()
         self.minimum = setting.get("minimum", 1) if self.kind == "quorum" else math.inf
         self.gamma, self.longest = setting.get("grace"), setting.get("longest_grace_seconds", 10)
         self.tau = job["algorithm"]["contribution"]["pseudo_gradient"]["overlap_steps"]
@@ -104,8 +108,19 @@ class Worker:
         self.synchronous = servers.kind == "synchronous"
         self.inner = golden.make_optimizer(self.f["local_optimizer"])
         self.x, self.y, self.lates = [0.0] * N, [0.0] * N, 0
-        self.parts = [{"steps": 0, "samples": 0, "sent": False, "flies": False, "answer": None, "uses_in": 0,
-                       "version": fragment.version, "called": None} for fragment in servers.fragments]
+        self.parts = [
+            {
+                "steps": 0,
+                "samples": 0,
+                "sent": False,
+                "flies": False,
+                "answer": None,
+                "uses_in": 0,
+                "version": fragment.version,
+                "called": None,
+            }
+            for fragment in servers.fragments
+        ]
         for fragment in servers.fragments:
             for k, i in enumerate(fragment.indices):
                 self.x[i] = self.y[i] = fragment.w[k]
@@ -141,10 +156,12 @@ class Worker:
                 if part["flies"]:
                     self.use(p)
                 indices, samples = self.servers.fragments[p].indices, part["samples"]
-                part.update(steps=0, samples=0, sent=True, flies=True, answer=None,
-                            uses_in=self.f["overlap_steps"])
-                deliver(p, {"d": [self.y[i] - self.x[i] for i in indices], "samples": samples},
-                        part["version"])
+                part.update(
+                    steps=0, samples=0, sent=True, flies=True, answer=None, uses_in=self.f["overlap_steps"]
+                )
+                deliver(
+                    p, {"d": [self.y[i] - self.x[i] for i in indices], "samples": samples}, part["version"]
+                )
 
     def answered(self, p, late):
         fragment = self.servers.fragments[p]
@@ -166,8 +183,10 @@ def trajectory(name, case, seed):
     targets = [[golden.vector(source) for _ in range(3)] for _ in range(job["workers"])]
     taken = [0] * job["workers"]
     count = job["algorithm"]["contribution"]["pseudo_gradient"]["fragments"]
-    fragments = [Fragment([i for i in range(N) if i // CHUNK % count == p], initial, job["optimizer"])
-                 for p in range(count)]
+    fragments = [
+        Fragment([i for i in range(N) if i // CHUNK % count == p], initial, job["optimizer"])
+        for p in range(count)
+    ]
     servers = Servers(job, fragments, min(pace))
 
     def gradient_of(i):
@@ -175,6 +194,7 @@ def trajectory(name, case, seed):
             target = targets[i][taken[i] % len(targets[i])]
             taken[i] += 1
             return [k * (a - b) for k, a, b in zip(curvature, x, target)]
+
         return gradient
 
     workers = {i: Worker(job, i, servers, gradient_of(i)) for i in range(job["workers"])}
@@ -222,20 +242,38 @@ def trajectory(name, case, seed):
             events.append({"kind": "step", "worker": i, "at": now})
             workers[i].step(lambda p, push, version: give(servers.push(i, p, push, version, now)))
             due[i] = round(now + pace[i] * source.uniform(0.8, 1.2), 3)
-        updates += [{"event": len(events) - 1, "indices": fragment.indices,
-                     "center": [float(f"{x:.9g}") for x in fragment.w]}
-                    for p, fragment in enumerate(fragments) if fragment.version != before[p]]
+        updates += [
+            {
+                "event": len(events) - 1,
+                "indices": fragment.indices,
+                "center": [float(f"{x:.9g}") for x in fragment.w],
+            }
+            for p, fragment in enumerate(fragments)
+            if fragment.version != before[p]
+        ]
     for i, worker in workers.items():
         lates[i] += worker.lates
-    return {"name": name, "job": job, "step_seconds": servers.step_seconds, "initial": initial,
-            "curvature": curvature,
-            "targets": targets, "events": events, "updates": updates, "late": lates}
+    return {
+        "name": name,
+        "job": job,
+        "step_seconds": servers.step_seconds,
+        "initial": initial,
+        "curvature": curvature,
+        "targets": targets,
+        "events": events,
+        "updates": updates,
+        "late": lates,
+    }
 
 
 def job(workers, consistency, contribution, local):
     contribution = {**contribution, "local_optimizer": {**local, **golden.CONSTANT}}
-    return golden.job(workers, consistency, {"pseudo_gradient": contribution},
-                      {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True})
+    return golden.job(
+        workers,
+        consistency,
+        {"pseudo_gradient": contribution},
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True},
+    )
 
 
 SYNC = {"synchronous": {}}
@@ -249,15 +287,26 @@ CASES = {
     "streaming_overwrites": (job(2, SYNC, {**TWO, "overlap_steps": 1}, ADAMW), [1, 1.3], {}),
     # Several fragments fly at the same time.
     "streaming_far": (job(2, SYNC, {**THREE, "overlap_steps": 5, "blend": 0.25}, ADAMW), [1, 1.3], {}),
-    "decoupled": (job(3, {"quorum": {"minimum": 1, "grace": 0.5}}, THREE, ADAMW), [1, 1.2, 2.9],
-                  {37: ("leave", 1), 58: ("join", 1)}),
-    "decoupled_of_two": (job(4, {"quorum": {"minimum": 2, "grace": 0.75}}, TWO, golden.HEAVY),
-                         [1, 1.1, 1.9, 4.2],
-                         {31: ("leave", 0), 52: ("join", 0)}),
-    "decoupled_at_once": (job(3, {"quorum": {"minimum": 1, "grace": 0}}, {**TWO, "blend": 0.5}, ADAMW),
-                          [1, 1.4, 2.2], {}),
-    "decoupled_of_all": (job(3, {"quorum": {"minimum": 3, "grace": 0.5}}, THREE, golden.HEAVY), [1, 1.2, 1.7],
-                         {40: ("leave", 2)}),
+    "decoupled": (
+        job(3, {"quorum": {"minimum": 1, "grace": 0.5}}, THREE, ADAMW),
+        [1, 1.2, 2.9],
+        {37: ("leave", 1), 58: ("join", 1)},
+    ),
+    "decoupled_of_two": (
+        job(4, {"quorum": {"minimum": 2, "grace": 0.75}}, TWO, golden.HEAVY),
+        [1, 1.1, 1.9, 4.2],
+        {31: ("leave", 0), 52: ("join", 0)},
+    ),
+    "decoupled_at_once": (
+        job(3, {"quorum": {"minimum": 1, "grace": 0}}, {**TWO, "blend": 0.5}, ADAMW),
+        [1, 1.4, 2.2],
+        {},
+    ),
+    "decoupled_of_all": (
+        job(3, {"quorum": {"minimum": 3, "grace": 0.5}}, THREE, golden.HEAVY),
+        [1, 1.2, 1.7],
+        {40: ("leave", 2)},
+    ),
 }
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ alone: nothing of the C++ code is used. README.md describes the format.
 
     tests/conformance/golden/make_golden.py > tests/conformance/golden/trajectories.json
 """
+
 import json
 import math
 import random
@@ -114,8 +115,13 @@ def make_optimizer(config, sizes=(N,)):
     if config["kind"] == "SGD":
         return Sgd(config.get("momentum", 0.0), config.get("nesterov", False))
     if config["kind"] in ("LARS", "LARC"):
-        return Lars(tensors, config.get("momentum", 0.9), config.get("trust_coefficient", 0.001), decay,
-                    1.0 if config["kind"] == "LARC" else math.inf)
+        return Lars(
+            tensors,
+            config.get("momentum", 0.9),
+            config.get("trust_coefficient", 0.001),
+            decay,
+            1.0 if config["kind"] == "LARC" else math.inf,
+        )
     if config["kind"] == "LAMB":
         return Lamb(tensors, decay)
     return Adam(decay=decay)
@@ -126,11 +132,12 @@ def make_optimizer(config, sizes=(N,)):
 
 class Compensation:
     """Does what the servers do to contributions; `config` is algorithm.compensation."""
+
     BESIDE = ("delay_adaptive", "step_bound", "of")
 
     def __init__(self, config, optimizer_config):
         kinds = {name: fields for name, fields in (config or {}).items() if name not in self.BESIDE}
-        (self.kind, self.fields), = kinds.items() if kinds else (("none", {}),)
+        ((self.kind, self.fields),) = kinds.items() if kinds else (("none", {}),)
         beside = config or {}
         self.threshold = beside.get("delay_adaptive", {}).get("threshold")
         self.of_gradient = beside.get("of") == "GRADIENT"
@@ -200,7 +207,7 @@ class Servers:
         self.algorithm, self.workers = job["algorithm"], job["workers"]
         self.optimizer_config = job["optimizer"]
         self.w, self.version = list(initial), 0
-        (self.consistency, self.setting), = self.algorithm["consistency"].items()
+        ((self.consistency, self.setting),) = self.algorithm["consistency"].items()
         self.groups = 1 if self.consistency == "synchronous" else self.setting.get("groups", 0)
         self.elastic = self.algorithm["contribution"].get("elastic")
         self.optimizer = make_optimizer(self.optimizer_config, tensors)
@@ -260,8 +267,7 @@ class Servers:
         if self.consistency == "bounded_staleness":
             self.clocks[push.worker] += 1
             self.held.append(push.worker)
-            free = [i for i in self.held
-                    if self.clocks[i] <= min(self.clocks) + self.setting["bound"]]
+            free = [i for i in self.held if self.clocks[i] <= min(self.clocks) + self.setting["bound"]]
             self.held = [i for i in self.held if i not in free]
             return free
         return [push.worker]
@@ -288,7 +294,7 @@ class Worker:
     """Its own weights x, and what it sends. gradient(x) is that of its next minibatch."""
 
     def __init__(self, job, index, initial, gradient):
-        (self.kind, self.fields), = job["algorithm"]["contribution"].items()
+        ((self.kind, self.fields),) = job["algorithm"]["contribution"].items()
         self.index, self.gradient, self.x, self.version = index, gradient, list(initial), 0
         self.sent, self.samples = list(initial), index + 1
         self.rate = job["optimizer"]["learning_rate"]
@@ -321,8 +327,10 @@ class Worker:
             self.proxy = plus(u, self.proxy, f.get("momentum", 0.9))
             c = [0.0] * N if self.last is None else plus(self.x, self.last, -1.0)
             self.last = list(self.x)
-            pi = [min(max((f.get("energy", 1.0) * abs(m) - abs(d)) / (abs(y) + 1e-16), 0), 5)
-                  for m, d, y in zip(self.proxy, c, u)]
+            pi = [
+                min(max((f.get("energy", 1.0) * abs(m) - abs(d)) / (abs(y) + 1e-16), 0), 5)
+                for m, d, y in zip(self.proxy, c, u)
+            ]
             return [-p * y for p, y in zip(pi, u)], self.samples
         # Elastic: the steps between the last exchange and this one; the gradient of the step that exchanges
         # is taken before x moves.
@@ -363,6 +371,7 @@ def trajectory(name, job, seed):
             target = targets[i][taken[i] % len(targets[i])]
             taken[i] += 1
             return [k * (a - b) for k, a, b in zip(curvature, x, target)]
+
         return gradient
 
     tensors = TENSORS if job["optimizer"]["kind"] in ("LARS", "LARC", "LAMB") else [N]
@@ -380,21 +389,28 @@ def trajectory(name, job, seed):
         order.append(i)
         centers.append([float(f"{x:.9g}") for x in servers.w])
         versions.append(servers.version)
-    return {"name": name, "job": job, "tensors": tensors, "initial": initial, "curvature": curvature,
-            "targets": targets, "order": order, "centers": centers, "versions": versions}
+    return {
+        "name": name,
+        "job": job,
+        "tensors": tensors,
+        "initial": initial,
+        "curvature": curvature,
+        "targets": targets,
+        "order": order,
+        "centers": centers,
+        "versions": versions,
+    }
 
 
 def answered_now(servers, i):
-    return i not in servers.held and (
-        servers.groups == 0 or all(p.worker != i for p in servers.waiting))
+    return i not in servers.held and (servers.groups == 0 or all(p.worker != i for p in servers.waiting))
 
 
 def job(workers, consistency, contribution, optimizer, compensation=None):
     algorithm = {"consistency": consistency, "contribution": contribution}
     if compensation is not None:
         algorithm["compensation"] = compensation
-    return {"workers": workers, "algorithm": algorithm,
-            "optimizer": {**optimizer, **CONSTANT}}
+    return {"workers": workers, "algorithm": algorithm, "optimizer": {**optimizer, **CONSTANT}}
 
 
 SYNC, ASYNC = {"synchronous": {}}, {"asynchronous": {}}
@@ -404,8 +420,13 @@ CONSTANT = {"schedule": {"decay": "CONSTANT"}}
 PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
 HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
 NESTEROV = {**HEAVY, "nesterov": True}
-LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust_coefficient": 0.05,
-        "weight_decay": 0.02}
+LARS = {
+    "kind": "LARS",
+    "learning_rate": 0.5,
+    "momentum": 0.8,
+    "trust_coefficient": 0.05,
+    "weight_decay": 0.02,
+}
 LARC = {**LARS, "kind": "LARC", "learning_rate": 0.1, "trust_coefficient": 0.5}
 LAMB = {"kind": "LAMB", "learning_rate": 0.02, "weight_decay": 0.1}
 
@@ -422,77 +443,145 @@ CASES = {
     "power": job(4, ASYNC, GRADIENT, HEAVY, {"power": {"exponent": 0.5}}),
     "exponential": job(4, ASYNC, GRADIENT, HEAVY, {"exponential": {"rate": 0.3}}),
     "dc_asgd": job(4, ASYNC, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}}),
-    "dc_asgd_adaptive": job(4, ASYNC, GRADIENT, PLAIN,
-                            {"delay_compensated": {"adaptive": True, "lambda": 0.2, "decay": 0.9}}),
+    "dc_asgd_adaptive": job(
+        4, ASYNC, GRADIENT, PLAIN, {"delay_compensated": {"adaptive": True, "lambda": 0.2, "decay": 0.9}}
+    ),
     "gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"gap_aware": {}}),
     "sync_backup": job(4, {"synchronous": {"backup_workers": 1}}, GRADIENT, HEAVY),
     "hybrid": job(4, {"grouped": {"groups": 2}}, GRADIENT, HEAVY),
-    "hybrid_inverse": job(5, {"grouped": {"groups": 2, "backup_workers": 1}}, GRADIENT, HEAVY,
-                          {"inverse": {}}),
+    "hybrid_inverse": job(
+        5, {"grouped": {"groups": 2, "backup_workers": 1}}, GRADIENT, HEAVY, {"inverse": {}}
+    ),
     "softsync": job(4, {"n_softsync": {"n": 1}}, GRADIENT, HEAVY),
     "softsync_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, PLAIN, {"power": {}}),
     "ssp": job(4, {"bounded_staleness": {"bound": 2}}, GRADIENT, HEAVY),
     "emulated_delay": job(2, DELAYED, GRADIENT, PLAIN),
     "emulated_delay_dc_asgd": job(2, DELAYED, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}}),
     "dana": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN),
-    "gem": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
-               {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
-    "local_sgd": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {**HEAVY,
-                                                                                         **CONSTANT}}},
-                     {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
-    "diloco": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
-        "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
-        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}),
+    "gem": job(
+        3,
+        ASYNC,
+        {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
+        {"kind": "SGD", "learning_rate": 1, "momentum": 0},
+    ),
+    "local_sgd": job(
+        3,
+        SYNC,
+        {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {**HEAVY, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 1, "momentum": 0},
+    ),
+    "diloco": job(
+        3,
+        SYNC,
+        {
+            "pseudo_gradient": {
+                "local_steps": 3,
+                "local_optimizer": {"kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT},
+            }
+        },
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True},
+    ),
     "staleness_aware": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.2}}),
     "lars": job(3, ASYNC, GRADIENT, LARS),
     "lars_sync": job(3, SYNC, GRADIENT, LARS),
     "lamb": job(3, ASYNC, GRADIENT, LAMB),
     "lamb_hybrid_inverse": job(4, {"grouped": {"groups": 2}}, GRADIENT, LAMB, {"inverse": {}}),
     "delayed_nesterov": job(4, ASYNC, GRADIENT, NESTEROV, {"delayed_nesterov": {"every": 2}}),
-    "diloco_async": job(3, ASYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
-        "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
+    "diloco_async": job(
+        3,
+        ASYNC,
+        {
+            "pseudo_gradient": {
+                "local_steps": 3,
+                "local_optimizer": {"kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT},
+            }
+        },
         {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True},
-                        {"delayed_nesterov": {"every": 3}}),
-    "staleness_aware_bound": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.5},
-                                                             "step_bound": 0.3,
-                                                             "delay_adaptive": {"threshold": 3}}),
+        {"delayed_nesterov": {"every": 3}},
+    ),
+    "staleness_aware_bound": job(
+        4,
+        ASYNC,
+        GRADIENT,
+        HEAVY,
+        {"open_loop_momentum": {"averaging": 0.5}, "step_bound": 0.3, "delay_adaptive": {"threshold": 3}},
+    ),
     "delay_adaptive": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}}),
-    "delay_adaptive_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY,
-                                {"delay_adaptive": {"threshold": 1}, "power": {"exponent": 0.5}}),
-    "delay_adaptive_dc_asgd": job(4, ASYNC, GRADIENT, PLAIN,
-                                  {"delay_adaptive": {"threshold": 2}, "delay_compensated": {"lambda": 0.5}}),
-    "delay_adaptive_gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2},
-                                                                "gap_aware": {}}),
+    "delay_adaptive_power": job(
+        5,
+        {"n_softsync": {"n": 2}},
+        GRADIENT,
+        HEAVY,
+        {"delay_adaptive": {"threshold": 1}, "power": {"exponent": 0.5}},
+    ),
+    "delay_adaptive_dc_asgd": job(
+        4, ASYNC, GRADIENT, PLAIN, {"delay_adaptive": {"threshold": 2}, "delay_compensated": {"lambda": 0.5}}
+    ),
+    "delay_adaptive_gap_aware": job(
+        4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}, "gap_aware": {}}
+    ),
     "staleness_limit": job(4, {"asynchronous": {"staleness_limit": 3}}, GRADIENT, HEAVY),
-    "staleness_limit_dana": job(3, {"asynchronous": {"staleness_limit": 2}},
-                                {"look_ahead": {"momentum": 0.8}}, PLAIN),
+    "staleness_limit_dana": job(
+        3, {"asynchronous": {"staleness_limit": 2}}, {"look_ahead": {"momentum": 0.8}}, PLAIN
+    ),
     "dana_bound": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN, {"step_bound": 1.5}),
-    "gem_bound": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
-                     {"kind": "SGD", "learning_rate": 1, "momentum": 0},
-                     {"step_bound": 1.5, "delay_adaptive": {"threshold": 2}}),
+    "gem_bound": job(
+        3,
+        ASYNC,
+        {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
+        {"kind": "SGD", "learning_rate": 1, "momentum": 0},
+        {"step_bound": 1.5, "delay_adaptive": {"threshold": 2}},
+    ),
     "inverse_of_gradient": job(4, ASYNC, GRADIENT, HEAVY, {"inverse": {}, "of": "GRADIENT"}),
-    "adam_of_step": job(4, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02},
-                        {"delay_adaptive": {"threshold": 2}, "of": "STEP"}),
-    "adam_of_gradient": job(4, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02},
-                            {"delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
-    "softsync_power_of_gradient": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY,
-                                      {"power": {}, "of": "GRADIENT"}),
-    "gap_aware_of_gradient": job(4, ASYNC, GRADIENT, HEAVY,
-                                 {"gap_aware": {}, "delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
+    "adam_of_step": job(
+        4,
+        ASYNC,
+        GRADIENT,
+        {"kind": "ADAM", "learning_rate": 0.02},
+        {"delay_adaptive": {"threshold": 2}, "of": "STEP"},
+    ),
+    "adam_of_gradient": job(
+        4,
+        ASYNC,
+        GRADIENT,
+        {"kind": "ADAM", "learning_rate": 0.02},
+        {"delay_adaptive": {"threshold": 2}, "of": "GRADIENT"},
+    ),
+    "softsync_power_of_gradient": job(
+        5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY, {"power": {}, "of": "GRADIENT"}
+    ),
+    "gap_aware_of_gradient": job(
+        4, ASYNC, GRADIENT, HEAVY, {"gap_aware": {}, "delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}
+    ),
     "lars_of_gradient": job(3, ASYNC, GRADIENT, LARS, {"inverse": {}, "of": "GRADIENT"}),
     "larc": job(3, ASYNC, GRADIENT, LARC),
     "larc_sync": job(3, SYNC, GRADIENT, LARC),
-    "fedbuff": job(5, {"n_softsync": {"size": 3}},
-                   {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
-                   {"kind": "SGD", "learning_rate": 0.3, "momentum": 0},
-                   {"power": {"exponent": 0.5}, "delay_adaptive": {"threshold": 5}}),
-    "fedbuff_of_few": job(2, {"n_softsync": {"size": 10}},
-                          {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
-                          {"kind": "SGD", "learning_rate": 0.3, "momentum": 0}, {"power": {"exponent": 0.5}}),
+    "fedbuff": job(
+        5,
+        {"n_softsync": {"size": 3}},
+        {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 0.3, "momentum": 0},
+        {"power": {"exponent": 0.5}, "delay_adaptive": {"threshold": 5}},
+    ),
+    "fedbuff_of_few": job(
+        2,
+        {"n_softsync": {"size": 10}},
+        {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 0.3, "momentum": 0},
+        {"power": {"exponent": 0.5}},
+    ),
     # The program's own optimizer steps along what it reports: the job's local step is the identity.
-    "muloco": job(3, SYNC, {"pseudo_gradient": {"local_steps": 4, "local_optimizer": {
-        "kind": "SGD", "learning_rate": 0.1, "momentum": 0, **CONSTANT}}},
-        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.6, "nesterov": True}),
+    "muloco": job(
+        3,
+        SYNC,
+        {
+            "pseudo_gradient": {
+                "local_steps": 4,
+                "local_optimizer": {"kind": "SGD", "learning_rate": 0.1, "momentum": 0, **CONSTANT},
+            }
+        },
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.6, "nesterov": True},
+    ),
 }
 
 if __name__ == "__main__":

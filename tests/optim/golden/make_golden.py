@@ -15,6 +15,7 @@ The file, in float64 unless it says otherwise:
 With a schedule, which is ONE_CYCLE, rate and momentum of step t are those of OneCycleLR, at progress (t - 1)
 / (steps - 1).
 """
+
 import json
 import random
 import re
@@ -52,9 +53,11 @@ NAMES = {
 
 def torch_arguments(optimizer):
     rename = {"learning_rate": "lr", "epsilon": "eps", **NAMES[optimizer["kind"]][1]}
-    arguments = {rename.get(name, name): float32(value) if isinstance(value, float) else value
-                 for name, value in optimizer.items() if name not in ("kind", "beta1", "beta2", "clip_value",
-                                                                      "schedule")}
+    arguments = {
+        rename.get(name, name): float32(value) if isinstance(value, float) else value
+        for name, value in optimizer.items()
+        if name not in ("kind", "beta1", "beta2", "clip_value", "schedule")
+    }
     if "beta1" in optimizer:
         arguments["betas"] = (float32(optimizer["beta1"]), float32(optimizer["beta2"]))
     return arguments
@@ -66,11 +69,15 @@ def one_cycle(optimizer, torch_optimizer):
     schedule = {name: float32(value) for name, value in optimizer["schedule"].items() if name != "decay"}
     start, end = schedule["initial_lr_fraction"], schedule["final_fraction"]
     return torch.optim.lr_scheduler.OneCycleLR(
-        torch_optimizer, max_lr=float32(optimizer["learning_rate"]), total_steps=STEPS,
-        pct_start=(schedule["pct_start"] * (STEPS - 1) + 1) / STEPS, div_factor=1 / start,
+        torch_optimizer,
+        max_lr=float32(optimizer["learning_rate"]),
+        total_steps=STEPS,
+        pct_start=(schedule["pct_start"] * (STEPS - 1) + 1) / STEPS,
+        div_factor=1 / start,
         final_div_factor=start / end,
-        base_momentum=schedule["min_momentum"], max_momentum=float32(optimizer.get("momentum",
-                                                                                   optimizer.get("beta1"))))
+        base_momentum=schedule["min_momentum"],
+        max_momentum=float32(optimizer.get("momentum", optimizer.get("beta1"))),
+    )
 
 
 def run(optimizer, weights, gradients):
@@ -94,8 +101,9 @@ def run(optimizer, weights, gradients):
     return f"{clip}torch.optim.{name}({call}){cycle}", shown
 
 
-CYCLE = dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=0.001,
-             min_momentum=0.6)
+CYCLE = dict(
+    decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=0.001, min_momentum=0.6
+)
 
 CASES = {
     "sgd": dict(kind="SGD", learning_rate=0.01),
@@ -106,11 +114,13 @@ CASES = {
     "momentum_weight_decay": dict(kind="SGD", learning_rate=0.005, momentum=0.9, weight_decay=0.05),
     "momentum_clipped": dict(kind="SGD", learning_rate=0.005, momentum=0.9, clip_value=0.25),
     "nesterov": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True),
-    "nesterov_weight_decay": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True,
-                                  weight_decay=0.05),
+    "nesterov_weight_decay": dict(
+        kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, weight_decay=0.05
+    ),
     "nesterov_clipped": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, clip_value=0.25),
-    "nesterov_weight_decay_clipped": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True,
-                                          weight_decay=0.05, clip_value=0.5),
+    "nesterov_weight_decay_clipped": dict(
+        kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, weight_decay=0.05, clip_value=0.5
+    ),
     "adagrad": dict(kind="ADAGRAD"),
     "adagrad_weight_decay": dict(kind="ADAGRAD", learning_rate=0.02, epsilon=1e-4, weight_decay=0.1),
     "adagrad_clipped": dict(kind="ADAGRAD", clip_value=0.1),
@@ -118,22 +128,26 @@ CASES = {
     "rmsprop_momentum": dict(kind="RMSPROP", learning_rate=0.001, rho=0.9, epsilon=1e-3, momentum=0.8),
     "rmsprop_weight_decay": dict(kind="RMSPROP", learning_rate=0.001, weight_decay=0.1),
     "rmsprop_clipped": dict(kind="RMSPROP", learning_rate=0.001, clip_value=0.1),
-    "rmsprop_momentum_weight_decay": dict(kind="RMSPROP", learning_rate=0.001, momentum=0.8,
-                                          weight_decay=0.1),
+    "rmsprop_momentum_weight_decay": dict(
+        kind="RMSPROP", learning_rate=0.001, momentum=0.8, weight_decay=0.1
+    ),
     "rmsprop_momentum_clipped": dict(kind="RMSPROP", learning_rate=0.001, momentum=0.8, clip_value=0.1),
     "rmsprop_centered": dict(kind="RMSPROP", centered=True),
-    "rmsprop_centered_momentum": dict(kind="RMSPROP", learning_rate=0.001, rho=0.9, epsilon=1e-3,
-                                      momentum=0.8,
-                                      centered=True),
-    "rmsprop_centered_weight_decay_clipped": dict(kind="RMSPROP", learning_rate=0.001, weight_decay=0.1,
-                                                  clip_value=0.1, centered=True),
+    "rmsprop_centered_momentum": dict(
+        kind="RMSPROP", learning_rate=0.001, rho=0.9, epsilon=1e-3, momentum=0.8, centered=True
+    ),
+    "rmsprop_centered_weight_decay_clipped": dict(
+        kind="RMSPROP", learning_rate=0.001, weight_decay=0.1, clip_value=0.1, centered=True
+    ),
     "adadelta": dict(kind="ADADELTA"),
-    "adadelta_weight_decay": dict(kind="ADADELTA", learning_rate=0.5, rho=0.8, epsilon=1e-5,
-                                  weight_decay=0.1),
+    "adadelta_weight_decay": dict(
+        kind="ADADELTA", learning_rate=0.5, rho=0.8, epsilon=1e-5, weight_decay=0.1
+    ),
     "adadelta_clipped": dict(kind="ADADELTA", clip_value=0.1),
     "adam": dict(kind="ADAM"),
-    "adam_weight_decay": dict(kind="ADAM", learning_rate=0.002, beta1=0.8, beta2=0.99, epsilon=1e-3,
-                              weight_decay=0.1),
+    "adam_weight_decay": dict(
+        kind="ADAM", learning_rate=0.002, beta1=0.8, beta2=0.99, epsilon=1e-3, weight_decay=0.1
+    ),
     "adam_clipped": dict(kind="ADAM", clip_value=0.1),
     "adam_weight_decay_clipped": dict(kind="ADAM", learning_rate=0.002, weight_decay=0.1, clip_value=0.1),
     "adamw": dict(kind="ADAMW"),
@@ -143,8 +157,9 @@ CASES = {
     "nesterov_cycled": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, schedule=CYCLE),
     "rmsprop_cycled": dict(kind="RMSPROP", learning_rate=0.001, momentum=0.8, schedule=CYCLE),
     "adam_cycled": dict(kind="ADAM", learning_rate=0.001, beta1=0.9, beta2=0.99, schedule=CYCLE),
-    "adamw_cycled": dict(kind="ADAMW", learning_rate=0.001, beta1=0.9, beta2=0.99, weight_decay=0.1,
-                         schedule=CYCLE),
+    "adamw_cycled": dict(
+        kind="ADAMW", learning_rate=0.001, beta1=0.9, beta2=0.99, weight_decay=0.1, schedule=CYCLE
+    ),
 }
 
 

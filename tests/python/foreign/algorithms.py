@@ -1,5 +1,6 @@
 """The worker's half of the contributions `gradient`, `elastic` and `pseudo_gradient`, as
 docs/wire_protocol.md and docs/job_reference.md describe them."""
+
 import math
 
 import numpy
@@ -18,6 +19,7 @@ def learning_rate(optimizer, progress):
         if schedule.decay == schedule.CONSTANT:
             return 1.0
         return schedule.final_fraction + (1 - schedule.final_fraction) * (1 + math.cos(math.pi * q)) / 2
+
     if p < schedule.warmup:
         return optimizer.learning_rate * decay(0) * p / schedule.warmup
     return optimizer.learning_rate * decay((p - schedule.warmup) / (1 - schedule.warmup))

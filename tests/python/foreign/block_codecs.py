@@ -1,4 +1,5 @@
 """Payloads of blocks as docs/codecs.md describes them, for float32 vectors of NumPy."""
+
 import math
 
 import numpy
@@ -10,7 +11,7 @@ GROUPS = {"INT8": (256, 127), "E2M1": (128, 6), "E3M0": (128, 1)}
 # Codec of 4 bits: (levels, thresholds between them).
 LEVELS = {
     "E2M1": ([0, 0.5, 1, 1.5, 2, 3, 4, 6], [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5]),
-    "E3M0": ([0, *(2.0 ** k for k in range(-6, 1))], [2.0 ** -7, *(0.75 * 2.0 ** k for k in range(-5, 1))]),
+    "E3M0": ([0, *(2.0**k for k in range(-6, 1))], [2.0**-7, *(0.75 * 2.0**k for k in range(-5, 1))]),
 }
 
 
@@ -70,10 +71,10 @@ class ScaledGroups:
 
     def encode(self, begin, values, samples):
         """Returns the payload of the block whose first value is the shard's value `begin`."""
-        residual = self.residual[begin:begin + values.size]
+        residual = self.residual[begin : begin + values.size]
         total = self.decay * residual + values if samples else numpy.zeros(values.size, numpy.float32)
         size = GROUPS[self.codec][0]
-        scales, codes, sent = zip(*(self._group(total[at:at + size]) for at in range(0, total.size, size)))
+        scales, codes, sent = zip(*(self._group(total[at : at + size]) for at in range(0, total.size, size)))
         sent = numpy.concatenate(sent)
         if samples and numpy.all(numpy.isfinite(sent)):
             residual[:] = total - sent
@@ -90,7 +91,7 @@ class ScaledGroups:
         scale = numpy.max(magnitudes) / largest
         if not numpy.isfinite(largest * scale):
             scale = numpy.float32(numpy.nan)
-        elif numpy.max(magnitudes) < 2.0 ** -100:
+        elif numpy.max(magnitudes) < 2.0**-100:
             scale = numpy.float32(0)
         if not scale > 0:
             return scale, numpy.zeros(total.size, numpy.uint8), numpy.full(total.size, scale)
@@ -100,23 +101,29 @@ class ScaledGroups:
         levels, thresholds = (numpy.array(row, numpy.float32) for row in LEVELS[self.codec])
         level = numpy.searchsorted(thresholds * scale, magnitudes, side="right")
         negative = (total < 0) & (level > 0)
-        return scale, level + 8 * negative, numpy.where(negative, -1,
-                                                        1).astype(numpy.float32) * levels[level] * scale
+        return (
+            scale,
+            level + 8 * negative,
+            numpy.where(negative, -1, 1).astype(numpy.float32) * levels[level] * scale,
+        )
 
 
 class TopK:
     """The largest values of each block, with error feedback: the residual of one shard's values."""
 
     def __init__(self, fraction, decay, size):
-        self.fraction, self.decay, self.residual = fraction, numpy.float32(decay), numpy.zeros(size,
-                                                                                               numpy.float32)
+        self.fraction, self.decay, self.residual = (
+            fraction,
+            numpy.float32(decay),
+            numpy.zeros(size, numpy.float32),
+        )
 
     def encode(self, begin, values, samples):
         """Returns the payload of the block whose first value is the shard's value `begin`."""
         count = max(1, math.floor(self.fraction * values.size + 0.5))
         if samples == 0:
             return self._payload(numpy.arange(count), numpy.zeros(values.size, numpy.float32))
-        residual = self.residual[begin:begin + values.size]
+        residual = self.residual[begin : begin + values.size]
         total = self.decay * residual + values
         magnitudes = numpy.where(numpy.isnan(total), numpy.inf, numpy.abs(total))
         chosen = numpy.sort(numpy.argsort(-magnitudes, kind="stable")[:count])

@@ -1,4 +1,5 @@
 """A network of dense and relu layers on the rows of CSV files, in NumPy, for jobs that have such a model."""
+
 import numpy
 
 
@@ -23,8 +24,10 @@ class Model:
                 self.layers.append(None)
                 continue
             units = layer.dense.units
-            weight, bias = self._add(layer.name + ".weight", units, inputs), self._add(layer.name + ".bias",
-                                                                                       units)
+            weight, bias = (
+                self._add(layer.name + ".weight", units, inputs),
+                self._add(layer.name + ".bias", units),
+            )
             self.layers.append((weight, (units, inputs), bias))
             inputs = units
 

@@ -1,4 +1,5 @@
 """One server's shard of the weights: a Train stream that is opened again when it breaks."""
+
 import queue
 import threading
 import time
@@ -39,8 +40,9 @@ class Shard:
     def open(self):
         requests = queue.SimpleQueue()
         self.requests, self.ended = requests, None
-        self.call = self.stub.Train(iter(requests.get, None),
-                                    metadata=[("catchment-hello-bin", self.hello.SerializeToString())])
+        self.call = self.stub.Train(
+            iter(requests.get, None), metadata=[("catchment-hello-bin", self.hello.SerializeToString())]
+        )
         threading.Thread(target=self._read, args=(self.call,), daemon=True).start()
 
     def _read(self, call):
@@ -49,7 +51,9 @@ class Shard:
         code, why = grpc.StatusCode.UNAVAILABLE, "the stream was closed"
         try:
             for answer in call:
-                if answer.operation == Block.CALL:  # not an answer, though its sequence is that of one to a pull
+                if (
+                    answer.operation == Block.CALL
+                ):  # not an answer, though its sequence is that of one to a pull
                     self.calls += 1
                     continue
                 with self.condition:
@@ -90,10 +94,16 @@ class Shard:
         self.sequence += 1
         requests = {}
         for b, (begin, size) in enumerate(zip(self.begins, self.sizes)):
-            payload, scale = self._encode(begin, values[begin:begin + size], samples)
-            requests[b] = Block(operation=operation, sequence=self.sequence, version=self.versions[b],
-                                block=b,
-                                samples=samples, steps=steps, payload=payload)
+            payload, scale = self._encode(begin, values[begin : begin + size], samples)
+            requests[b] = Block(
+                operation=operation,
+                sequence=self.sequence,
+                version=self.versions[b],
+                block=b,
+                samples=samples,
+                steps=steps,
+                payload=payload,
+            )
             if scale is not None:
                 requests[b].scale = scale
         self._send(requests)
@@ -135,8 +145,9 @@ class Shard:
         if any(not answer.payload for answer in answers.values()):
             return False
         for b, answer in answers.items():
-            into[self.begins[b]:self.begins[b] + self.sizes[b]] = block_codecs.decode(
-                self.pull_codec, answer.payload, answer.scale, self.sizes[b])
+            into[self.begins[b] : self.begins[b] + self.sizes[b]] = block_codecs.decode(
+                self.pull_codec, answer.payload, answer.scale, self.sizes[b]
+            )
         return True
 
 

@@ -14,6 +14,7 @@ job when it has ignored three calls and has sent three contributions after that.
 
 Exit codes: 0 the job is done, 1 it is not, for the reason on stderr.
 """
+
 import os
 import re
 import sys
@@ -33,7 +34,7 @@ from shard import Replaced, Shard  # noqa: E402
 
 PROTOCOL_VERSION = 7
 DEADLINE = 10.0  # seconds for each call to the master
-WAIT = 3.0       # of them, at the master
+WAIT = 3.0  # of them, at the master
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -87,20 +88,26 @@ class Membership:
         self.shards = self._connect()
         parameters = algorithms.Parameters(self.shards, client.ranges)
         kind = client.job.algorithm.contribution.WhichOneof("kind")
-        make = {"gradient": algorithms.Gradient, "elastic": algorithms.Elastic,
-                "pseudo_gradient": algorithms.PseudoGradient}[kind]
+        make = {
+            "gradient": algorithms.Gradient,
+            "elastic": algorithms.Elastic,
+            "pseudo_gradient": algorithms.PseudoGradient,
+        }[kind]
         self.algorithm = make(client.job, parameters, client.model.size)
         self.parameters = parameters
 
     def _send_heartbeats(self):
         wait = 0.0
         while not self.ended.wait(min(wait, self.me.heartbeat_timeout_seconds / 4)):
-            request = master_pb2.HeartbeatRequest(worker=self.me.worker, incarnation=self.me.incarnation,
-                                                  progress=self.reported)
+            request = master_pb2.HeartbeatRequest(
+                worker=self.me.worker, incarnation=self.me.incarnation, progress=self.reported
+            )
             try:
-                reply = self.client.master.stub.Heartbeat(request,
-                                                          timeout=self.me.heartbeat_timeout_seconds / 3,
-                                                          metadata=self.client.master.metadata())
+                reply = self.client.master.stub.Heartbeat(
+                    request,
+                    timeout=self.me.heartbeat_timeout_seconds / 3,
+                    metadata=self.client.master.metadata(),
+                )
                 self.stop, wait = self.stop or reply.stop, reply.again_in_seconds
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.NOT_FOUND:
@@ -110,27 +117,41 @@ class Membership:
     def hello(self, shard):
         client = self.client
         other = 1 if client.fault == "hello" else 0
-        return wire_pb2.Hello(protocol_version=PROTOCOL_VERSION, job=client.job.name,
-                              fingerprint=PAGE["fingerprint"](client.model.tensors) ^ other, shard=shard,
-                              num_shards=len(client.servers), worker=self.me.worker,
-                              incarnation=self.me.incarnation + client.take_fault("member"),
-                              run_id=client.run_id,
-                              token=self.me.token)
+        return wire_pb2.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            job=client.job.name,
+            fingerprint=PAGE["fingerprint"](client.model.tensors) ^ other,
+            shard=shard,
+            num_shards=len(client.servers),
+            worker=self.me.worker,
+            incarnation=self.me.incarnation + client.take_fault("member"),
+            run_id=client.run_id,
+            token=self.me.token,
+        )
 
     def _connect(self):
         job = self.client.job
         sizes = [PAGE["block_sizes"](r, job.block_kib) for r in self.client.ranges]
-        return [Shard(address, self.hello(s), sizes[s], job.compression, job.faults.connect_timeout_seconds)
-                for s, address in enumerate(self.client.servers)]
+        return [
+            Shard(address, self.hello(s), sizes[s], job.compression, job.faults.connect_timeout_seconds)
+            for s, address in enumerate(self.client.servers)
+        ]
 
     # ----------------------------------------------------------------------------------------------- training
 
     def train(self):
         number, started = 0, False
         while not self.stop:
-            lease = self.client.master.call("GetLease", master_pb2.GetLeaseRequest(
-                worker=self.me.worker, incarnation=self.me.incarnation, after=number, progress=self.reported,
-                wait_seconds=WAIT))
+            lease = self.client.master.call(
+                "GetLease",
+                master_pb2.GetLeaseRequest(
+                    worker=self.me.worker,
+                    incarnation=self.me.incarnation,
+                    after=number,
+                    progress=self.reported,
+                    wait_seconds=WAIT,
+                ),
+            )
             if lease.state == lease.FINISHED:
                 return None if lease.stopped or not started else self.algorithm.finish()
             if lease.state == lease.WAIT:
@@ -168,12 +189,14 @@ class Membership:
             progress = (spans[0].epoch * len(client.labels) + spans[0].begin) / total_samples
 
         def gradient(weights):
-            values, loss, correct = client.model.gradient(weights, client.inputs[samples],
-                                                          client.labels[samples])
+            values, loss, correct = client.model.gradient(
+                weights, client.inputs[samples], client.labels[samples]
+            )
             self.progress.loss_sum += loss
             self.progress.correct += correct
             self.progress.samples += len(samples)
             return values
+
         third = (self.progress.steps + 1) % 3 == 0
         self.parameters.cut_next = third and client.fault == "cut"
         if third and client.take_fault("replace"):
@@ -196,12 +219,17 @@ class Membership:
         self.ended.set()
         for shard in self.shards:
             shard.close()
-        request = master_pb2.LeaveRequest(worker=self.me.worker, incarnation=self.me.incarnation,
-                                          reason=reason,
-                                          failed=failed, progress=self.reported)
+        request = master_pb2.LeaveRequest(
+            worker=self.me.worker,
+            incarnation=self.me.incarnation,
+            reason=reason,
+            failed=failed,
+            progress=self.reported,
+        )
         try:
-            return self.client.master.stub.Leave(request, timeout=DEADLINE,
-                                                 metadata=self.client.master.metadata()).job_failed
+            return self.client.master.stub.Leave(
+                request, timeout=DEADLINE, metadata=self.client.master.metadata()
+            ).job_failed
         except grpc.RpcError:
             return ""
 
@@ -243,17 +271,27 @@ class Client:
         self.master.patience = self.job.faults.connect_timeout_seconds
         self.inputs, self.labels = read_table(self.job.data.table)
         self.model = Model(self.job)
-        self.ranges = [PAGE["shard_range"](self.model.size, s, len(self.servers))
-                       for s in range(len(self.servers))]
+        self.ranges = [
+            PAGE["shard_range"](self.model.size, s, len(self.servers)) for s in range(len(self.servers))
+        ]
 
     def _register(self):
         wrong = 1 if self.fault == "model" else 0
-        me = self.master.call("Register", master_pb2.RegisterRequest(
-            tensors=[master_pb2.TensorInfo(name=name, shape=[shape[0] + wrong, *shape[1:]])
-                     for name, shape in self.model.tensors],
-            train_samples=len(self.labels), host="localhost", pid=os.getpid(), device="python",
-            run_id=self.run_id,
-            protocol_version=PROTOCOL_VERSION))
+        me = self.master.call(
+            "Register",
+            master_pb2.RegisterRequest(
+                tensors=[
+                    master_pb2.TensorInfo(name=name, shape=[shape[0] + wrong, *shape[1:]])
+                    for name, shape in self.model.tensors
+                ],
+                train_samples=len(self.labels),
+                host="localhost",
+                pid=os.getpid(),
+                device="python",
+                run_id=self.run_id,
+                protocol_version=PROTOCOL_VERSION,
+            ),
+        )
         self.master.token = me.token
         return me
 

@@ -11,6 +11,7 @@ The file:
          bytes: the contribution, float32; its payload; what the server reads, float32; the residual after the
          push, float32
 """
+
 import json
 import sys
 
@@ -23,8 +24,12 @@ TINY = np.finfo(F).smallest_subnormal
 # codec: (group, the level of the scale, levels in ascending order, thresholds in scales)
 FOUR_BITS = {
     "E2M1": (128, F(6), [0, 0.5, 1, 1.5, 2, 3, 4, 6], [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5]),
-    "E3M0": (128, F(1), [0] + [2.0 ** (k - 7) for k in range(1, 8)],
-             [2.0 ** -7] + [0.75 * 2.0 ** (k - 7) for k in range(2, 8)]),
+    "E3M0": (
+        128,
+        F(1),
+        [0] + [2.0 ** (k - 7) for k in range(1, 8)],
+        [2.0**-7] + [0.75 * 2.0 ** (k - 7) for k in range(2, 8)],
+    ),
 }
 
 
@@ -33,7 +38,7 @@ def encode_group(codec, a):
     s = np.max(np.abs(a))  # NaN if one is
     largest = F(127) if codec == "INT8" else FOUR_BITS[codec][1]
     u = F(s / largest)
-    if s < F(2.0 ** -100):
+    if s < F(2.0**-100):
         u = F(0)
     elif not np.isfinite(F(largest * u)):
         u = F(np.nan)
@@ -53,7 +58,7 @@ def encode_group(codec, a):
 def encode_groups(codec, a):
     """Returns the payload and the values of a block."""
     size = 256 if codec == "INT8" else FOUR_BITS[codec][0]
-    groups = [encode_group(codec, a[begin:begin + size]) for begin in range(0, a.size, size)]
+    groups = [encode_group(codec, a[begin : begin + size]) for begin in range(0, a.size, size)]
     scales = b"".join(np.array(u, "<f4").tobytes() for u, _, _ in groups)
     codes = np.concatenate([codes for _, codes, _ in groups])
     if codec != "INT8":
@@ -83,20 +88,39 @@ def make_case(name, codec, gradients, decay=1.0, fraction=None):
     for gradient in gradients:
         if gradient is None:
             zeros = np.zeros(size, F)
-            payload, values = encode_groups(codec, zeros) if fraction is None else encode_top_k(fraction,
-                                                                                                zeros)
-            pushes.append(dict(samples=0, gradient=digits(zeros), payload=payload.hex(),
-                               values=digits(values),
-                               residual=digits(residual)))
+            payload, values = (
+                encode_groups(codec, zeros) if fraction is None else encode_top_k(fraction, zeros)
+            )
+            pushes.append(
+                dict(
+                    samples=0,
+                    gradient=digits(zeros),
+                    payload=payload.hex(),
+                    values=digits(values),
+                    residual=digits(residual),
+                )
+            )
             continue
         a = F(decay) * residual + gradient
         payload, values = encode_groups(codec, a) if fraction is None else encode_top_k(fraction, a)
         if np.all(np.isfinite(values)):
             residual = a - values
-        pushes.append(dict(samples=1, gradient=digits(gradient), payload=payload.hex(), values=digits(values),
-                           residual=digits(residual)))
-    return dict(name=name, codec=codec, decay=decay, **({} if fraction is None else dict(fraction=fraction)),
-                pushes=pushes)
+        pushes.append(
+            dict(
+                samples=1,
+                gradient=digits(gradient),
+                payload=payload.hex(),
+                values=digits(values),
+                residual=digits(residual),
+            )
+        )
+    return dict(
+        name=name,
+        codec=codec,
+        decay=decay,
+        **({} if fraction is None else dict(fraction=fraction)),
+        pushes=pushes,
+    )
 
 
 def neighbours(x):
@@ -133,23 +157,27 @@ def make_cases():
             yield make_case(f"thresholds of {s}", codec, [around_thresholds(codec, F(s))])
         yield make_case("subnormals", codec, [np.array([TINY, -TINY, 100 * TINY, 1e-39], F)] * 2)
         yield make_case("subnormals beside numbers", codec, [np.array([TINY, -1e-39, 1, -0.0], F)] * 2)
-        for s in neighbours(2.0 ** -100):
-            yield make_case(f"scale {float(s).hex()}", codec, [np.array([s, -s / 2, s / 3, s / 50, 0],
-                                                                        F)] * 2)
-        for s in (MAX, np.nextafter(MAX, F(0)), F(MAX * F(0.999)), F(2.0 ** 127)):
-            yield make_case(f"scale {float(s).hex()}", codec, [np.array([1], F), np.array([s], F),
-                                                               np.array([1], F)])
+        for s in neighbours(2.0**-100):
+            yield make_case(
+                f"scale {float(s).hex()}", codec, [np.array([s, -s / 2, s / 3, s / 50, 0], F)] * 2
+            )
+        for s in (MAX, np.nextafter(MAX, F(0)), F(MAX * F(0.999)), F(2.0**127)):
+            yield make_case(
+                f"scale {float(s).hex()}", codec, [np.array([1], F), np.array([s], F), np.array([1], F)]
+            )
         for bad in (np.nan, np.inf, -np.inf):
             broken = normal(140)
             broken[130] = bad
             yield make_case(f"{bad}", codec, [normal(140), broken, normal(140)], 0.95)
         yield make_case("no samples", codec, [normal(131), None, normal(131)], 0.95)
         for decay in (1.0, 0.95):
-            yield make_case(f"five pushes, decay {decay}", codec, [normal(131, 0.01) for _ in range(5)],
-                            decay)
+            yield make_case(
+                f"five pushes, decay {decay}", codec, [normal(131, 0.01) for _ in range(5)], decay
+            )
     for decay in (1.0, 0.95):
-        yield make_case(f"five pushes, decay {decay}", "TOP_K", [normal(131, 0.01) for _ in range(5)], decay,
-                        0.05)
+        yield make_case(
+            f"five pushes, decay {decay}", "TOP_K", [normal(131, 0.01) for _ in range(5)], decay, 0.05
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 131,072 random values of each distribution. "int4" has 15 equal steps from -s to s in groups of 128, for
 comparison.
 """
+
 import numpy as np
 
 from make_golden import encode_groups
@@ -20,8 +21,8 @@ def sum_of_adam_steps(steps=16):
     for step in range(1, steps + 1):
         gradient = mean + draw.standard_normal(N)
         m = 0.9 * m + 0.1 * gradient
-        v = 0.999 * v + 0.001 * gradient ** 2
-        moved = moved + m / (1 - 0.9 ** step) / np.sqrt(v / (1 - 0.999 ** step))
+        v = 0.999 * v + 0.001 * gradient**2
+        moved = moved + m / (1 - 0.9**step) / np.sqrt(v / (1 - 0.999**step))
     return moved
 
 
@@ -38,13 +39,19 @@ DISTRIBUTIONS = {
     "normal * lognormal(1)": draw.standard_normal(N) * np.exp(draw.standard_normal(N)),
     "sum of 16 steps of Adam": sum_of_adam_steps(),
 }
-CODECS = {codec: lambda values, codec=codec: encode_groups(codec, values)[1] for codec in ("E3M0", "E2M1",
-                                                                                           "INT8")}
+CODECS = {
+    codec: lambda values, codec=codec: encode_groups(codec, values)[1] for codec in ("E3M0", "E2M1", "INT8")
+}
 CODECS = {"int4": int4, **CODECS}
 
 print("| values |", " | ".join(CODECS), "|")
 for name, values in DISTRIBUTIONS.items():
     values = values.astype(np.float32)
     errors = [np.sum(np.square(values - decode(values), dtype=np.float64)) for decode in CODECS.values()]
-    print("|", name, "|",
-          " | ".join(f"{error / np.sum(np.square(values, dtype=np.float64)):.2g}" for error in errors), "|")
+    print(
+        "|",
+        name,
+        "|",
+        " | ".join(f"{error / np.sum(np.square(values, dtype=np.float64)):.2g}" for error in errors),
+        "|",
+    )

@@ -12,6 +12,7 @@ The file:
 With a warm-up of W steps its rates come first, those of LambdaLR(t / W) times where the decay begins; then
 the decay's over the other 100 - W steps.
 """
+
 import json
 import re
 import struct
@@ -61,25 +62,32 @@ def scheduler_of(schedule, steps):
     cycle = dict(cycle_momentum=False)
     if "min_momentum" in field:
         cycle = dict(base_momentum=field["min_momentum"], max_momentum=MOMENTUM)
-    return "OneCycleLR", dict(max_lr=RATE, total_steps=total,
-                              pct_start=(field["pct_start"] * steps + 1) / total,
-                              div_factor=1 / field["initial_lr_fraction"],
-                              final_div_factor=field["initial_lr_fraction"] / rest,
-                              **cycle)
+    return "OneCycleLR", dict(
+        max_lr=RATE,
+        total_steps=total,
+        pct_start=(field["pct_start"] * steps + 1) / total,
+        div_factor=1 / field["initial_lr_fraction"],
+        final_div_factor=field["initial_lr_fraction"] / rest,
+        **cycle,
+    )
 
 
 def run(schedule):
     warmup = round(schedule.get("warmup", 0) * STEPS)
     name, arguments = scheduler_of(schedule, STEPS - warmup)
     decay = rates(lambda optimizer: getattr(lr_scheduler, name)(optimizer, **arguments), STEPS - warmup)
-    rise = rates(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda t: t / warmup),
-                 warmup) if warmup else [0]
+    rise = (
+        rates(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda t: t / warmup), warmup)
+        if warmup
+        else [0]
+    )
     course = [rate * decay[0] / RATE for rate in rise[:-1]] + decay
     call = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
     case = {"torch": f"LambdaLR(t / {warmup}), then {call}" if warmup else call, "rates": course}
     if "min_momentum" in schedule:
-        cycle = rates(lambda optimizer: getattr(lr_scheduler, name)(optimizer, **arguments), STEPS - warmup,
-                      "momentum")
+        cycle = rates(
+            lambda optimizer: getattr(lr_scheduler, name)(optimizer, **arguments), STEPS - warmup, "momentum"
+        )
         case["momenta"] = [MOMENTUM] * warmup + cycle
     return case
 
@@ -100,14 +108,20 @@ CASES = {
     "square_after_warmup": dict(decay="POLYNOMIAL", power=2.0, warmup=0.25),
     "one_cycle": dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=4e-6),
     "one_cycle_late": dict(decay="ONE_CYCLE", pct_start=0.75, initial_lr_fraction=0.1, final_fraction=0.01),
-    "one_cycle_after_warmup": dict(decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25,
-                                   final_fraction=0.01, warmup=0.1),
-    "one_cycle_of_momentum": dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04,
-                                  final_fraction=4e-6,
-                                  min_momentum=0.85),
-    "one_cycle_of_momentum_after_warmup": dict(decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25,
-                                               final_fraction=0.01,
-                                               warmup=0.1, min_momentum=0.0),
+    "one_cycle_after_warmup": dict(
+        decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25, final_fraction=0.01, warmup=0.1
+    ),
+    "one_cycle_of_momentum": dict(
+        decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=4e-6, min_momentum=0.85
+    ),
+    "one_cycle_of_momentum_after_warmup": dict(
+        decay="ONE_CYCLE",
+        pct_start=0.5,
+        initial_lr_fraction=0.25,
+        final_fraction=0.01,
+        warmup=0.1,
+        min_momentum=0.0,
+    ),
 }
 
 

@@ -8,34 +8,64 @@ stop at a barrier, let the other threads of its block reach it, and continue. An
 the tables below is an error that names it: a new compiler or a new kernel then needs an entry, with its
 meaning from NVIDIA's PTX ISA.
 """
+
 import re
 import sys
 
-C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
-           "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
-           "b8": "uint8_t", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t", "f32": "float",
-           "pred": "bool"}
+C_TYPES = {
+    "u8": "uint8_t",
+    "u16": "uint16_t",
+    "u32": "uint32_t",
+    "u64": "uint64_t",
+    "s8": "int8_t",
+    "s16": "int16_t",
+    "s32": "int32_t",
+    "s64": "int64_t",
+    "b8": "uint8_t",
+    "b16": "uint16_t",
+    "b32": "uint32_t",
+    "b64": "uint64_t",
+    "f32": "float",
+    "pred": "bool",
+}
 BYTES = {"f32": 4, **{f"{sign}{bits}": bits // 8 for sign in "usb" for bits in (8, 16, 32, 64)}}
-SPECIAL = {f"%{name}.{axis}": f"thread.{field}.{axis}"
-           for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"),
-                               ("nctaid", "grid_size"))
-           for axis in "xy"}
+SPECIAL = {
+    f"%{name}.{axis}": f"thread.{field}.{axis}"
+    for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"), ("nctaid", "grid_size"))
+    for axis in "xy"
+}
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 INTEGER_OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "div": "/", "rem": "%"}
 FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 # By all of the name but the type. The arguments are the source operands.
 FLOAT_FUNCTIONS = {
-    "add.rz": "AddTowardsZero({0}, {1})", "fma.rn": "std::fmaf({0}, {1}, {2})", "fma.rm": "FmaDown({0}, {1}, "
-                                                                                          "{2})",
-    "rcp.rn": "1.0f / {0}", "rcp.approx.ftz": "1.0f / {0}", "sqrt.rn": "std::sqrt({0})",
+    "add.rz": "AddTowardsZero({0}, {1})",
+    "fma.rn": "std::fmaf({0}, {1}, {2})",
+    "fma.rm": "FmaDown({0}, {1}, {2})",
+    "rcp.rn": "1.0f / {0}",
+    "rcp.approx.ftz": "1.0f / {0}",
+    "sqrt.rn": "std::sqrt({0})",
     "ex2.approx.ftz": "std::exp2({0})",
-    "neg": "-{0}", "abs": "std::fabs({0})", "max": "std::fmax({0}, {1})", "min": "std::fmin({0}, {1})",
-    "copysign": "std::copysign({1}, {0})", "cvt.sat.f32": "Saturate({0})"}
+    "neg": "-{0}",
+    "abs": "std::fabs({0})",
+    "max": "std::fmax({0}, {1})",
+    "min": "std::fmin({0}, {1})",
+    "copysign": "std::copysign({1}, {0})",
+    "cvt.sat.f32": "Saturate({0})",
+}
 # The number of instructions of a GPU that one of PTX becomes, where that is not about one: counted in what
 # ptxas makes for sm_90.
-INSTRUCTIONS = {"div.s32": 20, "div.u32": 20, "rem.s32": 20, "rem.u32": 20, "div.s64": 80, "rem.s64": 80,
-                "div.rn.f32": 10,
-                "rcp.rn.f32": 8, "sqrt.rn.f32": 8}
+INSTRUCTIONS = {
+    "div.s32": 20,
+    "div.u32": 20,
+    "rem.s32": 20,
+    "rem.u32": 20,
+    "div.s64": 80,
+    "rem.s64": 80,
+    "div.rn.f32": 10,
+    "rcp.rn.f32": 8,
+    "sqrt.rn.f32": 8,
+}
 
 
 class TranslationError(Exception):
@@ -60,7 +90,10 @@ class Kernel:
         self.parameters = {parameter: index for index, (parameter, _) in enumerate(parameters)}
         self.registers, self.shared, self.shared_bytes, self.barriers = [], {}, 0, 0
         self.statements = []
-        self.block_at, self.block_instructions = 0, 0  # where the basic block begins, and what it executes so far
+        self.block_at, self.block_instructions = (
+            0,
+            0,
+        )  # where the basic block begins, and what it executes so far
         for line in body.split("\n"):
             line = line.split("//")[0].strip()
             # cvt.rn.bf16 comes in a block of its own.
@@ -165,23 +198,32 @@ class Kernel:
         source = self.address(operands[1], space)
         targets = split_operands(operands[0].strip("{}"))
         recorded = f"RecordRead({source}, {len(targets) * BYTES[kind]}); " if space == "global" else ""
-        return recorded + " ".join(f"r.{target[1:]} = Load<{C_TYPES[kind]}>({source} + {i * BYTES[kind]});"
-                                   for i, target in enumerate(targets))
+        return recorded + " ".join(
+            f"r.{target[1:]} = Load<{C_TYPES[kind]}>({source} + {i * BYTES[kind]});"
+            for i, target in enumerate(targets)
+        )
 
     def store(self, parts, operands):
         kind, space = parts[-1], parts[1]
         target = self.address(operands[0], space)
         values = split_operands(operands[1].strip("{}"))
         recorded = f"RecordWrite({target}, {len(values) * BYTES[kind]}); " if space == "global" else ""
-        return recorded + " ".join(f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, "
-                                   f"{self.value(value, kind)});"
-                                   for i, value in enumerate(values))
+        return recorded + " ".join(
+            f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, {self.value(value, kind)});"
+            for i, value in enumerate(values)
+        )
 
     def increment(self, operands):
         """Returns the statement that adds one to a value, or sets it to zero if it has reached the limit."""
-        target, address, limit = f"r.{operands[0][1:]}", self.address(operands[1], "global"), self.value(operands[2], "u32")
-        return (f"RecordRead({address}, 4); RecordWrite({address}, 4); {target} = Load<uint32_t>({address}); "
-                f"Store<uint32_t>({address}, {target} >= {limit} ? 0 : {target} + 1);")
+        target, address, limit = (
+            f"r.{operands[0][1:]}",
+            self.address(operands[1], "global"),
+            self.value(operands[2], "u32"),
+        )
+        return (
+            f"RecordRead({address}, 4); RecordWrite({address}, 4); {target} = Load<uint32_t>({address}); "
+            f"Store<uint32_t>({address}, {target} >= {limit} ? 0 : {target} + 1);"
+        )
 
     def expression(self, parts, sources):
         """Returns what an instruction assigns to its first operand."""
@@ -207,13 +249,17 @@ class Kernel:
         """Returns the statement that divides 32 bits into two halves, the lower one first."""
         if name != "mov.b32":
             raise TranslationError(f"unknown instruction: {name} {targets}")
-        return " ".join(f"r.{target[1:]} = static_cast<uint16_t>({self.value(source, 'b32')} >> {16 * i});"
-                        for i, target in enumerate(split_operands(targets.strip("{}"))))
+        return " ".join(
+            f"r.{target[1:]} = static_cast<uint16_t>({self.value(source, 'b32')} >> {16 * i});"
+            for i, target in enumerate(split_operands(targets.strip("{}")))
+        )
 
     def move(self, kind, target, source):
         if source.startswith("{") and kind == "b32":
             low, high = (self.value(part, "b16") for part in split_operands(source.strip("{}")))
-            return f"uint32_t{{static_cast<uint16_t>({low})}} | uint32_t{{static_cast<uint16_t>({high})}} << 16"
+            return (
+                f"uint32_t{{static_cast<uint16_t>({low})}} | uint32_t{{static_cast<uint16_t>({high})}} << 16"
+            )
         value = self.value(source, kind)
         # A move of bits between a register of floats and one of integers.
         if kind == "b32" and source.startswith("%f") and not target.startswith("%f"):
@@ -289,15 +335,19 @@ class Kernel:
     def source(self, number):
         registers = "\n  ".join(self.registers)
         statements = "\n    ".join(self.statements)
-        return (f"// {self.name}\nstruct Registers{number} {{\n  {registers}\n}};\n\n"
-                f"int Execute{number}(void* registers, const Thread& thread, char* const* parameters, int resume) {{\n"
-                f"  auto& r = *static_cast<Registers{number}*>(registers);\n"
-                f"  switch (resume) {{\n    case 0:;\n    {statements}\n  }}\n  return kEnded;\n}}\n")
+        return (
+            f"// {self.name}\nstruct Registers{number} {{\n  {registers}\n}};\n\n"
+            f"int Execute{number}(void* registers, const Thread& thread, char* const* parameters, int resume) {{\n"
+            f"  auto& r = *static_cast<Registers{number}*>(registers);\n"
+            f"  switch (resume) {{\n    case 0:;\n    {statements}\n  }}\n  return kEnded;\n}}\n"
+        )
 
     def entry(self, number):
         sizes = ", ".join(map(str, self.parameter_sizes))
-        return (f'{{"{self.name}", Execute{number}, sizeof(Registers{number}), {self.shared_bytes}, {self.barriers}, '
-                f"{{{sizes}}}}}")
+        return (
+            f'{{"{self.name}", Execute{number}, sizeof(Registers{number}), {self.shared_bytes}, {self.barriers}, '
+            f"{{{sizes}}}}}"
+        )
 
 
 def parse_parameters(text):

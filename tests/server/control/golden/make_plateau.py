@@ -13,6 +13,7 @@ The file:
          losses    of the evaluations, in order; float64; "NaN" where it is none
          rates     after each of them, of a learning rate that begins at 1; float64
 """
+
 import json
 import math
 import random
@@ -49,24 +50,33 @@ CASES = {
     "flat": (dict(patience=3, factor=0.5), FLAT),
     "patience_0": (dict(patience=0, factor=0.5), [3, 2, 2, 1, 1.5, 1, 0.5, 0.6]),
     "least": (dict(patience=1, factor=0.3, final_fraction=0.05), FLAT),
-    "threshold": (dict(patience=2, factor=0.5, threshold=0.1), [2 * 0.97 ** t for t in range(60)]),
-    "no_threshold": (dict(patience=2, factor=0.5, threshold=0.0), [2 * 0.999 ** t for t in range(20)] + FLAT),
+    "threshold": (dict(patience=2, factor=0.5, threshold=0.1), [2 * 0.97**t for t in range(60)]),
+    "no_threshold": (dict(patience=2, factor=0.5, threshold=0.0), [2 * 0.999**t for t in range(20)] + FLAT),
     "noisy": (dict(patience=2, factor=0.7, threshold=0.01), falling(100, 0.05, 2)),
     "nan_at_first": (dict(patience=1, factor=0.5), [math.nan, math.nan, 2, 2, 1, 1, 1, 1]),
-    "diverged": (dict(patience=1, factor=0.5), [2, 1, math.nan, math.nan, math.nan, 3, 4, 0.5, math.nan,
-                                                math.nan]),
+    "diverged": (
+        dict(patience=1, factor=0.5),
+        [2, 1, math.nan, math.nan, math.nan, 3, 4, 0.5, math.nan, math.nan],
+    ),
 }
 
 
 def run(name, schedule, losses):
     given = {key: float32(value) if isinstance(value, float) else value for key, value in schedule.items()}
     # PyTorch's own default is the double 0.1; a job file's is a float.
-    arguments = {"factor": float32(0.1), "threshold": float32(1e-4),
-                 **{"min_lr" if key == "final_fraction" else key: value for key, value in given.items()}}
+    arguments = {
+        "factor": float32(0.1),
+        "threshold": float32(1e-4),
+        **{"min_lr" if key == "final_fraction" else key: value for key, value in given.items()},
+    }
     call = f"ReduceLROnPlateau({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-    return {"name": name, "schedule": {"decay": "PLATEAU", **schedule}, "torch": call,
-            "losses": ["NaN" if math.isnan(loss) else loss for loss in losses], "rates": rates(arguments,
-                                                                                               losses)}
+    return {
+        "name": name,
+        "schedule": {"decay": "PLATEAU", **schedule},
+        "torch": call,
+        "losses": ["NaN" if math.isnan(loss) else loss for loss in losses],
+        "rates": rates(arguments, losses),
+    }
 
 
 def main():

@@ -5,6 +5,7 @@
 
 Features are [[0, 0.5, 1], [1.5, 2, 2.5], ...]: value i is i / 2. Labels are row % 3. All have 5 rows of 3.
 """
+
 import os
 
 import h5py
@@ -32,8 +33,9 @@ with h5py.File("mpi_learn.h5", "w") as file:
     file.create_dataset("features", data=features.astype("f4"))
     file.create_dataset("labels", data=one_hot)
 with h5py.File("chunked.h5", "w") as file:
-    file.create_dataset("X", data=features.reshape(5, 3, 1), chunks=(2, 3, 1), compression="gzip",
-                        shuffle=True)
+    file.create_dataset(
+        "X", data=features.reshape(5, 3, 1), chunks=(2, 3, 1), compression="gzip", shuffle=True
+    )
     file.create_dataset("Y", data=labels.astype(">i4"), chunks=(2,), compression="gzip")
 with h5py.File("bytes.h5", "w") as file:
     file.create_dataset("features", data=np.arange(15, dtype="u1").reshape(5, 3))
