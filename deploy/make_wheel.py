@@ -3,8 +3,8 @@
 
     deploy/make_wheel.py BUNDLE FOLDER
 
-BUNDLE: what deploy/bundle.sh has made. FOLDER: where the wheel goes, under the name that its version asks
-for.
+BUNDLE: what deploy/bundle.sh has made. FOLDER: where the wheel goes,
+under the name that its version asks for.
 """
 
 import base64
@@ -23,8 +23,8 @@ PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
 TAG = "py3-none-manylinux_2_17_x86_64"
 PROGRAMS = ("catchment", "catchment_server", "catchment_worker")
-# The packages that each integration needs. cloudpickle copies functions of a notebook to the processes of
-# workers.
+# The packages that each integration needs. cloudpickle copies functions of a notebook to
+# the processes of workers.
 EXTRAS = {
     "torch": ["torch>=2.1"],
     "lightning": ["torch>=2.1", "lightning>=2.2"],
@@ -72,16 +72,17 @@ for x, y in DataLoader(worker.minibatches(), batch_size=None):
 catchment train --program="python train.py" --workers=2 --set algorithm.preset=downpour
 ```
 
-`catchment.train()` does the same from a script or a notebook. A first run, without a program and without data:
+`catchment.train()` does the same from a script or a notebook. A first run, without a program and data:
 
 ```
 catchment examples examples
 catchment train examples/drawn_digits.textproto --workers=2
 ```
 
-This package has the programs `catchment`, `catchment_server` and `catchment_worker` with all of their libraries, the C
-library included, for Linux on x86-64 with AVX2. Its pages are in `share/doc/catchment/docs` of the environment; begin with
-`python.md`. The extras {names} install what the integrations of these names need.
+This package has the programs `catchment`, `catchment_server` and `catchment_worker` with all of their
+libraries, the C library included, for Linux on x86-64 with AVX2. Its pages are in
+`share/doc/catchment/docs` of the environment; begin with `python.md`. The extras {names}
+install what the integrations of these names need.
 """
 WHEEL = """Wheel-Version: 1.0
 Generator: catchment (deploy/make_wheel.py)

@@ -119,8 +119,8 @@ def bill_of_materials(libraries, version, commit, created, tool, files=()):
 
 
 def release_notes(version, commit):
-    """Returns the version's section of CHANGELOG.md, without links to files, which a release does not
-    have."""
+    """Returns the version's section of CHANGELOG.md, without links to files,
+    which a release does not have."""
     section = re.search(
         r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"), re.M | re.S
     )

@@ -28,7 +28,8 @@ ABOVE = "write the whole comment above the code"
 
 
 def declaration(lines, first):
-    """Returns the code from line `first` up to the parameters or the body of what it declares, in one line."""
+    """Returns the code from line `first` up to the parameters or the body of what it
+    declares, in one line."""
     text = ""
     for line in lines[first : first + 6]:
         text += line.strip() + " "

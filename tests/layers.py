@@ -53,8 +53,8 @@ def includes_of_product(paths):
 
 
 def find_circle(allowed):
-    """Returns a list of folders, each of which includes the next and the last of which is the first, or
-    None."""
+    """Returns a list of folders, each of which includes the next and the last of which
+    is the first, or None."""
     done = set()
 
     def visit(folder, trail):

@@ -15,8 +15,8 @@ from programs import HERE, Programs, find_tool
 from results import FAILED, Failed, NotRun, Results
 
 
-# The parts in their order: the share of all time at which each one is over. What a part leaves, the next one
-# has.
+# The parts in their order: the share of all time at which each one is over. What a part leaves,
+# the next one has.
 PARTS = dict(device=0.1, tests=0.3, sanitizer=0.42, speed=0.8, profile=0.85, training=1.0)
 
 # (example, samples, least test accuracy: well above chance, what to set without data in files)
@@ -45,8 +45,8 @@ ROUNDS, SECONDS = 3, 2
 # Layers with all kinds of launches: products, sums in several blocks, rows of a warp, gathered patches.
 SANITIZED = ("Convolution", "BatchNorm", "Lstm", "Residual")
 
-# With --plugin a processor does the work of the GPU, and a sample takes up to a second: (samples, what to
-# set).
+# With --plugin a processor does the work of the GPU, and a sample takes up to a second:
+# (samples, what to set).
 TINY = dict(
     mnist_cnn=(8, "data={drawn_digits{train_samples:8 test_samples:2}}"),
     hep_lstm=(16, "data={generated_events{train_samples:16 test_samples:4}}"),

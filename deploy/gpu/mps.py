@@ -19,8 +19,8 @@ class Mps:
         self.folder, self.state = None, "not started"
 
     def start(self, works):
-        """Starts the service, and sets in `env` what its clients need. Stops it if `works()` raises an
-        exception."""
+        """Starts the service, and sets in `env` what its clients need.
+        Stops it if `works()` raises an exception."""
         if self.control is None:
             self.state = f"time-sliced: there is no {CONTROL}"
             return

@@ -21,8 +21,8 @@ class Results:
         self.parts, self.rows = parts, []
 
     def step(self, part, name, step):
-        """Adds a row: what `step()` returns, or why there is nothing. The next step can run whatever
-        happens."""
+        """Adds a row: what `step()` returns, or why there is nothing.
+        The next step can run whatever happens."""
         row, start = dict(part=part, name=name), time.monotonic()
         try:
             row.update(status=PASSED, **step())

@@ -370,7 +370,8 @@ def run(job):
 
 def print_table(results):
     print(
-        f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} {'learners waited':>16} {'MB over the link':>17}"
+        f"\n{'':16} {'test loss':>10} {'samples':>9} {'seconds':>8} "
+        f"{'learners waited':>16} {'MB over the link':>17}"
     )
     for one in results:
         crossed = "" if one["link_bytes"] is None else f"{one['link_bytes'] / 1e6:.0f}"

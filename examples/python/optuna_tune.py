@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Searches for a learning rate and a momentum with Optuna (pip install optuna), which chooses the values and
+r"""Searches for a learning rate and a momentum with Optuna (pip install optuna), which chooses the values and
 ends trials that are worse than the earlier ones at the same number of samples:
 
-    python3 examples/python/optuna_tune.py examples/mnist_mlp.textproto --trials=20 --out=optuna -- --workers=2
+    python3 examples/python/optuna_tune.py examples/mnist_mlp.textproto --trials=20 --out=optuna -- \
+        --workers=2
 
 What follows `--` is passed to `catchment train`. Each trial is a run in --out, with its logs. The same
 command continues a search that was interrupted, whose trials are in --out/study.db. `catchment tune` searches
@@ -21,8 +22,8 @@ import optuna
 
 
 def new_scores(path, read):
-    """Returns the scores that metrics.jsonl has beyond `read` of them, as pairs of samples and test
-    accuracy."""
+    """Returns the scores that metrics.jsonl has beyond `read` of them,
+    as pairs of samples and test accuracy."""
     scores = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
@@ -36,8 +37,8 @@ def new_scores(path, read):
 
 
 def train(trial, arguments):
-    """Trains with the values of a trial. Returns the final test accuracy, None if the run failed. Raises
-    TrialPruned."""
+    """Trains with the values of a trial. Returns the final test accuracy,
+    None if the run failed. Raises TrialPruned."""
     values = {
         "optimizer.learning_rate": trial.suggest_float("learning_rate", 0.001, 1, log=True),
         "optimizer.momentum": trial.suggest_float("momentum", 0, 0.95),

@@ -47,8 +47,8 @@ def _say_without_link(failure):
 
 
 def _may_separate():
-    """Returns the command in which this program may make network namespaces, which end with it. Raises Failure
-    if there is none."""
+    """Returns the command in which this program may make network namespaces, which end with it. Raises
+    Failure if there is none."""
     if not shutil.which("unshare") or not shutil.which("ip"):
         raise Failure(
             "network namespaces are made with the commands unshare and ip: install util-linux and iproute2"
@@ -170,9 +170,8 @@ class _TwoSites:
         program = built("tests/cluster/network_switch")
         if not program:
             raise Failure(
-                "this kernel has no netem, which delays packets: load the module sch_netem, or "
-                "build the packet switch of the project's tests, bazel build "
-                "//tests/cluster:network_switch"
+                "this kernel has no netem, which delays packets: load the module sch_netem, or build the "
+                "packet switch of the project's tests, bazel build //tests/cluster:network_switch"
             )
         self.switch = spawn(
             [program, f"--mbit={mbit:g}", f"--delay_ms={delay_ms:g}", *SITES],

@@ -2,8 +2,8 @@
 r"""A small GPT on the characters of this repository's pages, trained by DiLoCo with AdamW inside (Douillard
 et al. 2023, arXiv:2311.08105): workers exchange once in 16 steps.
 
-    catchment train --program="python examples/python/tiny_gpt_diloco.py" --workers=2 --out=out --set epochs=1 \
-        --set batch_size=16 --set algorithm.preset=diloco
+    catchment train --program="python examples/python/tiny_gpt_diloco.py" --workers=2 --out=out \
+        --set epochs=1 --set batch_size=16 --set algorithm.preset=diloco
 
 --width, --layers, --heads and --context, behind the program's name, make it smaller or larger.
 """

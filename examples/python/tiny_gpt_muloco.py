@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 r"""The GPT of tiny_gpt_diloco.py, trained by MuLoCo (Therien et al. 2025, arXiv:2505.23725): Muon for the
-matrices of its blocks, AdamW for everything else, and an exchange once in 30 steps. Needs PyTorch 2.9 or
-newer.
+matrices of its blocks, AdamW for everything else, and an exchange once in 30 steps.
+Needs PyTorch 2.9 or newer.
 
-    catchment train --program="python examples/python/tiny_gpt_muloco.py" --workers=2 --out=out --set epochs=1 \
-        --set batch_size=16 --set algorithm.preset=muloco
+    catchment train --program="python examples/python/tiny_gpt_muloco.py" --workers=2 --out=out \
+        --set epochs=1 --set batch_size=16 --set algorithm.preset=muloco
 """
 
 import torch

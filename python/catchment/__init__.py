@@ -4,8 +4,8 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
     import catchment
 
     worker = catchment.join({"weight": weight, "bias": bias}, train_samples=len(inputs))
-    for samples in worker.minibatches():              # indices into the training set, until the job is over
-        loss, gradients = ...                         # at worker.parameters["weight"], worker.parameters["bias"]
+    for samples in worker.minibatches():         # indices into the training set, until the job is over
+        loss, gradients = ...                    # at worker.parameters["weight"], worker.parameters["bias"]
         worker.gradients["weight"] = gradients[0]
         worker.gradients["bias"] = gradients[1]
         worker.step(loss)
@@ -155,15 +155,15 @@ class Worker(Position):
     def step(self, loss: float, correct: int = 0) -> None:
         """Submits the gradient in `gradient`, the mean over the minibatch's samples, and ends the step.
 
-        loss: the mean over the samples. correct: the number of samples classified correctly, if there are
-        classes.
+        loss: the mean over the samples. correct: the number of samples classified correctly,
+        if there are classes.
         """
         self._end_step("step", float(loss), correct)
 
     def skip(self) -> None:
         """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out.
-        The servers' momentum and weight decay still move the weights. Metrics repeat the loss of the step
-        before."""
+        The servers' momentum and weight decay still move the weights.
+        Metrics repeat the loss of the step before."""
         self._gradients.set_to_zero()
         self._end_step("skip", self._loss, 0)
 

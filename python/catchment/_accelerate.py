@@ -1,5 +1,5 @@
-"""Follows what Accelerate has set up in this program: its loops look ahead, divide losses and move
-minibatches."""
+"""Follows what Accelerate has set up in this program: its loops look ahead,
+divide losses and move minibatches."""
 
 import sys
 
@@ -17,8 +17,8 @@ def check():
 
 
 def on_device(minibatches):
-    """Returns the iterator of minibatches with all of them on Accelerate's device, as a loader that it has prepared
-    does."""
+    """Returns the iterator of minibatches with all of them on Accelerate's device, as a loader that it has
+    prepared does."""
     state = _shared("AcceleratorState")
     return minibatches if state is None else _moved(minibatches, state.device)
 

@@ -9,8 +9,8 @@ from ._modules import Hook
 _STEPS = 20  # that are watched
 
 _ADD_UP = (
-    "two losses of a step have trained %s: its own, and one that reaches another part of the model through it, "
-    "as a generator's loss does. The step sends the sum of both gradients. If only its own loss should "
+    "two losses of a step have trained %s: its own, and one that reaches another part of the model through "
+    "it, as a generator's loss does. The step sends the sum of both gradients. If only its own loss should "
     "train it, call requires_grad_(False) on it before the forward pass of the other loss, and "
     "requires_grad_(True) after its backward pass"
 )
@@ -18,12 +18,13 @@ _ADD_UP = (
 
 class AddedLosses:
     """Watches the first steps, in which each backward pass notes the parts of the model that it reaches, in
-    their order. Parts are the model's submodules, of the first level that has several. parameters: (name, tensor)
-    of the job's."""
+    their order. Parts are the model's submodules, of the first level that has several. parameters: (name,
+    tensor) of the job's."""
 
     def __init__(self, parameters):
         self._steps, self._handles = 0, []
-        self._passes = {}  # of this step, by their graph tasks: names of the parameters reached, in that order
+        # By the graph tasks of this step: names of the parameters that they reached, in that order.
+        self._passes = {}
         self._parts = {}  # part -> names of its parameters
         current = getattr(torch._C, "_current_graph_task_id", None)
         depth = _depth_of_parts([name for name, _ in parameters])
@@ -53,8 +54,8 @@ class AddedLosses:
             self._handles = []
 
     def _trained_by(self, own, other, reached):
-        """Returns the parts that `own` has reached, if the other pass has gone through them to the rest of what
-        it reached; otherwise nothing. Losses of shared layers reach these last. reached: by any pass."""
+        """Returns the parts that `own` has reached, if the other pass has gone through them to the rest of
+        what it reached; otherwise nothing. Losses of shared layers reach these last. reached: by any pass."""
         if not set(own) < set(other):
             return []
         parts = [name for name, members in self._parts.items() if not members.isdisjoint(own)]

@@ -90,8 +90,8 @@ class Attachment:
         self.step += 1
 
     def await_begin(self):
-        """Waits until the step has begun. Returns whether it counts; send nothing more for one that does
-        not."""
+        """Waits until the step has begun. Returns whether it counts;
+        send nothing more for one that does not."""
         while self.begun < self.step and not self.stopped:
             self._read()
         return self.begun == self.step and not self.stopped
@@ -274,8 +274,8 @@ def describe_exception(kind, value):
 
 
 def _without_traceback(text):
-    """Leaves out the frames in the message of an exception that another process has raised: its last line is the
-    cause."""
+    """Leaves out the frames in the message of an exception that another process has raised: its last line is
+    the cause."""
     before, header, traceback = text.rpartition(_TRACEBACK)
     if not header:
         return text
@@ -299,8 +299,8 @@ def _is_out_of_memory(kind, value):
 
 
 def _report_exceptions(attachment):
-    """Makes the worker's log name an exception that ends the program. At an interpreter's prompt none
-    does."""
+    """Makes the worker's log name an exception that ends the program.
+    At an interpreter's prompt none does."""
     last, program = sys.excepthook, os.getpid()
 
     def hook(kind, value, traceback):

@@ -7,8 +7,8 @@ import torch
 
 
 def choose(parameters, memories):
-    """Returns the copies for a model: parameters as catchment.torch has them; memories: the flat shared
-    tensors."""
+    """Returns the copies for a model: parameters as catchment.torch has them; memories:
+    the flat shared tensors."""
     devices = {parameter.tensor.device for parameter in parameters if parameter.tensor.device.type == "cuda"}
     return CudaCopies(memories, devices) if devices else HostCopies()
 
@@ -33,8 +33,8 @@ def _record(gradient, stream):
 
 
 def dense(gradient):
-    """Returns a gradient, such as a sparse one of torch.nn.Embedding, with a place for each value of its
-    parameter."""
+    """Returns a gradient, such as a sparse one of torch.nn.Embedding,
+    with a place for each value of its parameter."""
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
 
 

@@ -10,10 +10,11 @@ _ROUNDING = 1e-5  # of a mean in single precision
 
 
 def right(value, most, what, line):
-    """Returns a number of samples classified correctly as an int: a number, or an array or tensor with one value.
+    """Returns a number of samples classified correctly as an int: a number,
+    or an array or tensor with one value.
 
-    most: the number of samples that were classified. what, line: name the value in an error, and the line that
-    computes it. Raises ValueError.
+    most: the number of samples that were classified. what, line: name the value in an error, and the line
+    that computes it. Raises ValueError.
     """
     count = _float(value)
     if not (count.is_integer() and 0 <= count <= most):
@@ -22,7 +23,8 @@ def right(value, most, what, line):
 
 
 def right_of_share(share, samples, name, line):
-    """Returns the number of samples classified correctly of a framework's metric `name`, the share of `samples`.
+    """Returns the number of samples classified correctly of a framework's metric `name`, the share of
+    `samples`.
     Raises ValueError."""
     accuracy = _float(share)
     if not 0 <= accuracy <= 1 + _ROUNDING:

@@ -35,7 +35,8 @@ def write_weights(path, tensors, values):
 
 
 def describe(directory, tensors, values, train_samples, test_samples, local_steps=False, notes=()):
-    """Writes the files. The model, which comes last, is a part of a job. notes: sentences for who starts it."""
+    """Writes the files. The model, which comes last, is a part of a job. notes:
+    sentences for who starts it."""
     write_weights(os.path.join(directory, WEIGHTS_FILE), tensors, values)
     with open(os.path.join(directory, NOTES_FILE), "w", encoding="utf-8") as file:
         file.writelines(" ".join(note.split()) + "\n" for note in notes)

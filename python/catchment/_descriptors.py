@@ -55,8 +55,8 @@ _joined = False  # a worker that started this program
 
 
 def find(master=None):
-    """Returns the descriptors and the StartedWorker that shares them; None instead if a worker started this
-    program."""
+    """Returns the descriptors and the StartedWorker that shares them;
+    None instead if a worker started this program."""
     global _joined
     inherited = os.environ.pop("CATCHMENT_ATTACH", None)
     address = os.environ.pop("CATCHMENT_ATTACH_ADDRESS", None)
@@ -93,8 +93,8 @@ def _is_shared(fd):
 
 
 def _receive(address):
-    """Receives the descriptors from the worker, of this process's user, that listens at an abstract Unix
-    address."""
+    """Receives the descriptors from the worker, of this process's user,
+    that listens at an abstract Unix address."""
     fds = array.array("i")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -17,9 +17,8 @@ import types
 
 _TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
 _NEEDS = (
-    "%s() uses %s, which it does not define, and which the worker's process lacks: install "
-    "cloudpickle, which copies such values, or define them inside the function (modules may be "
-    "imported outside)"
+    "%s() uses %s, which it does not define, and which the worker's process lacks: install cloudpickle, "
+    "which copies such values, or define them inside the function (modules may be imported outside)"
 )
 _NOT_COPIED = (
     "%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the "
@@ -36,7 +35,8 @@ _NOT_EXECUTED = (
 
 
 def command(function, path):
-    """Writes a function to a file in a directory of its own, which is private; returns the command that runs it."""
+    """Writes a function to a file in a directory of its own, which is private;
+    returns the command that runs it."""
     _check_signature(function)
     data = pickle.dumps([os.path.abspath(place) for place in sys.path]) + _pickled(function)
     directory, name = os.path.split(path)

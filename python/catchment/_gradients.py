@@ -1,5 +1,5 @@
-"""Three ways in which the gradient of a step reaches the worker: after the backward pass, during it, and as the
-change of the weights that an optimizer of the program makes."""
+"""Three ways in which the gradient of a step reaches the worker: after the backward pass, during it, and as
+the change of the weights that an optimizer of the program makes."""
 
 import functools
 import warnings
@@ -33,11 +33,13 @@ _SCALED = (
     "or compute in bfloat16, which needs no scaler"
 )
 _SCALED_OVERLAP = (
-    "GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before "
-    "they can be divided by the scale: join without overlap, or compute in bfloat16, which "
-    "needs no scaler"
+    "GradScaler has scaled the loss, but with join(overlap=True) gradients are sent before they can be "
+    "divided by the scale: join without overlap, or compute in bfloat16, which needs no scaler"
 )
-_RESTARTED = "the worker has registered again, and continues with the servers' weights: the optimizer given to join() %s"
+_RESTARTED = (
+    "the worker has registered again, and continues with the servers' weights: the optimizer given "
+    "to join() %s"
+)
 _STILL_MOVES = (
     "parameter %s has no gradient in this step. To the servers it is 0, so the job's momentum and "
     "weight decay still move the parameter, which an optimizer of PyTorch would leave as it is"

@@ -1,5 +1,5 @@
-"""A process group of torch.distributed as one worker: rank 0 is attached to the daemon, and the others follow
-it."""
+"""A process group of torch.distributed as one worker: rank 0 is attached to the daemon,
+and the others follow it."""
 
 import ctypes
 import datetime
@@ -173,8 +173,8 @@ class GroupAttachment:
 
 
 def _destroy(groups):
-    """Destroys the only group in `groups`, at the latest when the program exits: a thread of gloo that releases
-    a tensor after the interpreter has ended aborts the process."""
+    """Destroys the only group in `groups`, at the latest when the program exits: a thread of gloo that
+    releases a tensor after the interpreter has ended aborts the process."""
     group = groups.pop()
     try:
         dist.destroy_process_group(group)  # The last reference to it, here, joins its threads.

@@ -21,8 +21,8 @@ class Handed(collections.deque):
 
     A loop that looks ahead, such as those of Lightning, Accelerate, and Keras on a GPU, asks for a minibatch
     before the step of the previous one, which may be the job's last; that is only known after its step. So if
-    no other minibatch is planned, the loop gets the last one again, and the step of this placeholder is
-    skipped.
+    no other minibatch is planned, the loop gets the last one again,
+    and the step of this placeholder is skipped.
 
     A thread that only loads minibatches, for one that makes the steps, may be any number of them ahead.
 

@@ -73,8 +73,8 @@ def _tensorflow_data(make, first):
 
 
 def data_set(make, first):
-    """Returns a data set for fit(). make: returns an iterator of the minibatches. first: returns one of their
-    form."""
+    """Returns a data set for fit(). make: returns an iterator of the minibatches. first:
+    returns one of their form."""
     return _tensorflow_data(make, first()) if keras.backend.backend() == "tensorflow" else _Minibatches(make)
 
 

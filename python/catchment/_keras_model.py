@@ -34,9 +34,15 @@ _SCALED = (
     "a model with policy mixed_float16 scales its loss and skips steps: use mixed_bfloat16, or "
     "compile the model with auto_scale_loss=False"
 )
-_EXECUTION = "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: leave it at 1"
+_EXECUTION = (
+    "the model is compiled with steps_per_execution=%s, but each step has an exchange with the servers: "
+    "leave it at 1"
+)
 _CHANGED = "whether weight %s is trainable has changed since join(): freeze or add layers before join()"
-_REPLICAS = "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker for each device"
+_REPLICAS = (
+    "a tf.distribute strategy with %d replicas would repeat each step as often: start a worker "
+    "for each device"
+)
 _NO_SAMPLES = (
     "the moving statistics of %s and other layers are those that the model was created with, because "
     "there are no training samples to estimate them from: give join() the arrays of the training set"
@@ -53,18 +59,26 @@ _NO_BUFFERS = (
 _MOST_NAMES = 3
 _CALLBACK = "fit() got the callback %s, which %s"
 _REFUSED = {
-    "LearningRateScheduler": "would set the learning rate, but the job sets the learning rate: set "
-    "optimizer.learning_rate and optimizer.schedule in the job",
-    "ReduceLROnPlateau": "would set the learning rate, but the job sets the learning rate: set "
-    "optimizer.schedule.decay=PLATEAU in the job, which follows the evaluator's test loss",
-    "SwapEMAWeights": "would put averages of the optimizer into the model, but the optimizer is the servers', which "
-    "keeps none",
-    "BackupAndRestore": "would load weights that the servers' replace: the job has checkpoints, from which catchment "
-    "train --resume continues",
+    "LearningRateScheduler": (
+        "would set the learning rate, but the job sets the learning rate: set optimizer.learning_rate and "
+        "optimizer.schedule in the job"
+    ),
+    "ReduceLROnPlateau": (
+        "would set the learning rate, but the job sets the learning rate: set "
+        "optimizer.schedule.decay=PLATEAU in the job, which follows the evaluator's test loss"
+    ),
+    "SwapEMAWeights": (
+        "would put averages of the optimizer into the model, but the optimizer is the servers', which keeps "
+        "none"
+    ),
+    "BackupAndRestore": (
+        "would load weights that the servers' replace: the job has checkpoints, from which catchment train "
+        "--resume continues"
+    ),
 }
 _STOPS = (
-    "fit() got the callback %s, which sees the epochs of this worker alone and ends only its fit(): to end the "
-    "job, set evaluation.patience or evaluation.target_accuracy, which follow the evaluator's scores"
+    "fit() got the callback %s, which sees the epochs of this worker alone and ends only its fit(): to end "
+    "the job, set evaluation.patience or evaluation.target_accuracy, which follow the evaluator's scores"
 )
 _RESTORES = (
     "%s(restore_best_weights=True) restores nothing, because after fit() the model has the job's final "
@@ -150,8 +164,8 @@ def check_compiled(model, optimizer, variables):
 
 
 def estimate_statistics(model, data, batch_size):
-    """Assigns means over minibatches to batch norm's moving statistics, as the job's own models take them, except
-    to those of layers that are frozen. Returns (name, variable) of all."""
+    """Assigns means over minibatches to batch norm's moving statistics, as the job's own models take them,
+    except to those of layers that are frozen. Returns (name, variable) of all."""
     norms = _norms(model)
     learning = [layer for layer in norms if layer.trainable and layer.momentum < 1]
     if learning and data.arrays is None:
@@ -169,8 +183,8 @@ def estimate_statistics(model, data, batch_size):
 
 
 def lacks(model, evaluated):
-    """Returns sentences about the parts of a model that will not be in its job's file of weights, beside layers
-    that are frozen. evaluated: whether the job has an evaluator."""
+    """Returns sentences about the parts of a model that will not be in its job's file of weights, beside
+    layers that are frozen. evaluated: whether the job has an evaluator."""
     said, norms = [], _norms(model)
     if norms and not evaluated:
         said.append(_NO_STATISTICS % _several([layer.path for layer in norms]))
@@ -205,8 +219,8 @@ def _several(names):
 
 
 def check_callbacks(callbacks):
-    """Refuses callbacks of Keras that would change the weights or the rate, and warns of those that judge by the
-    epochs of one worker."""
+    """Refuses callbacks of Keras that would change the weights or the rate, and warns of those that judge by
+    the epochs of one worker."""
     for callback in callbacks:
         for name, why in _REFUSED.items():
             if isinstance(callback, getattr(keras.callbacks, name, ())):

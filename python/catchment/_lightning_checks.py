@@ -13,12 +13,12 @@ _ACCUMULATES = (
 )
 _FAST = "fast_dev_run has no job: remove it, and try a job with a small budget (--set samples=...)"
 _BUDGET = (
-    "%s is %r, but the job's budget decides how much is trained: remove it, and set epochs, samples or updates "
-    "in the job; to train on a part of the data, give the DataLoader a torch.utils.data.Subset"
+    "%s is %r, but the job's budget decides how much is trained: remove it, and set epochs, samples or "
+    "updates in the job; to train on a part of the data, give the DataLoader a torch.utils.data.Subset"
 )
 _RELOADS = (
-    "reload_dataloaders_every_n_epochs is %d, but the job has the samples of one data set, which is read when "
-    "fit() begins: set it to 0, and choose by self.current_epoch in training_step"
+    "reload_dataloaders_every_n_epochs is %d, but the job has the samples of one data set, which is read "
+    "when fit() begins: set it to 0, and choose by self.current_epoch in training_step"
 )
 _SYNC_NORM = (
     "sync_batchnorm has no effect, because each worker normalizes by the statistics of its own minibatches: "
@@ -32,24 +32,32 @@ _VALIDATES = (
 )
 _NODES = "num_nodes=%d has no effect: one process is one worker, and the job has their number (--workers)"
 _MONITORS = (
-    "ModelCheckpoint(monitor=%r) waits for a metric that a worker does not have%s, because the job's evaluator "
-    "validates: remove monitor, and set evaluation.keep_best=true in the job, which writes the best weights "
-    "to model-best.safetensors"
+    "ModelCheckpoint(monitor=%r) waits for a metric that a worker does not have%s, because the job's "
+    "evaluator validates: remove monitor, and set evaluation.keep_best=true in the job, which writes the "
+    "best weights to model-best.safetensors"
 )
 _CALLBACK = "the callback %s cannot work in a job: %s"
 
 # Names in lightning.pytorch.callbacks, and why.
 _REFUSED = {
     "BatchSizeFinder": "the job sets the size of a minibatch, by batch_size",
-    "LearningRateFinder": "the job sets the learning rate, by optimizer.learning_rate; catchment tune searches it",
-    "GradientAccumulationScheduler": "each minibatch of the job is a step; for updates of several, set "
-    "algorithm.contribution.gradient.push_period in the job",
-    "BaseFinetuning": "a job trains the parameters that require a gradient when fit() begins. Call "
-    "requires_grad_(False) on the others before fit(), and train each phase in a job of its own, "
-    "which starts from the weights of the one before",
+    "LearningRateFinder": (
+        "the job sets the learning rate, by optimizer.learning_rate; catchment tune searches it"
+    ),
+    "GradientAccumulationScheduler": (
+        "each minibatch of the job is a step; for updates of several, set "
+        "algorithm.contribution.gradient.push_period in the job"
+    ),
+    "BaseFinetuning": (
+        "a job trains the parameters that require a gradient when fit() begins. Call requires_grad_(False) "
+        "on the others before fit(), and train each phase in a job of its own, which starts from the weights "
+        "of the one before"
+    ),
     "ModelPruning": "it replaces parameters, which the servers have: prune the module before or after fit()",
-    "StochasticWeightAveraging": "the job's result is the servers' weights and not its average, and the job sets "
-    "the learning rate: remove it",
+    "StochasticWeightAveraging": (
+        "the job's result is the servers' weights and not its average, and the job sets the learning rate: "
+        "remove it"
+    ),
     "WeightAveraging": "the job's result is the servers' weights and not its average: remove it",
 }
 _OF_VALIDATION = re.compile(r"(?<![a-z])(e?val(id(ation)?)?|test|dev)(?![a-z])")
@@ -85,7 +93,8 @@ def _warn_of_ignored(trainer):
 
 
 def _flag(trainer, name):
-    """Returns an argument of the Trainer that only its connector has; None if this version has it elsewhere."""
+    """Returns an argument of the Trainer that only its connector has;
+    None if this version has it elsewhere."""
     return getattr(trainer._accelerator_connector, name, None)
 
 

@@ -54,8 +54,8 @@ _IN_ORDER = (
     "epoch"
 )
 _DROPS = (
-    "the training DataLoader has drop_last=True, which has no effect: set last_minibatch=DROP in the job (--set "
-    "last_minibatch=DROP), unless it is set already"
+    "the training DataLoader has drop_last=True, which has no effect: set last_minibatch=DROP in the job "
+    "(--set last_minibatch=DROP), unless it is set already"
 )
 _NO_COUNT = (
     "the number of samples in a validation loader (%s) is not known: give a DataLoader with a batch_size "
@@ -64,8 +64,9 @@ _NO_COUNT = (
 
 
 def training_data(loader, counted, adapter):
-    """Returns the data set of exactly the samples that the loader trains in an epoch. counted: whether the job
-    counts samples, so that streams are possible. adapter: the name of the object that has samples_per_epoch."""
+    """Returns the data set of exactly the samples that the loader trains in an epoch. counted: whether the
+    job counts samples, so that streams are possible. adapter: the name of the object that has
+    samples_per_epoch."""
     if not isinstance(loader, DataLoader):
         raise TypeError(_ONE_LOADER % type(loader).__name__)
     for method in ("__iter__", "_get_iterator"):
@@ -86,7 +87,8 @@ def training_data(loader, counted, adapter):
 
 
 def selected(data, sampler, where="DataLoader"):
-    """Returns the data set of the samples that a sampler draws in an epoch. where: names what has the sampler."""
+    """Returns the data set of the samples that a sampler draws in an epoch. where:
+    names what has the sampler."""
     if type(sampler) is SubsetRandomSampler:
         return Subset(data, list(sampler.indices))
     if type(sampler) is SequentialSampler:
@@ -119,7 +121,8 @@ def options(loader):
 
 
 def warn_of_last(loader, batch_size):
-    """Warns if the loader leaves out an epoch's last minibatch, where the job may have one that is smaller."""
+    """Warns if the loader leaves out an epoch's last minibatch,
+    where the job may have one that is smaller."""
     sampler = loader.batch_sampler
     if (
         sampler.drop_last
@@ -153,8 +156,8 @@ def scored_samples(loader, limit):
 
 
 class EpochLoader(Loader):
-    """The job's minibatches; each loop over it is an epoch of the job. All loops read from one iterator, so that
-    processes that load minibatches in advance go on."""
+    """The job's minibatches; each loop over it is an epoch of the job. All loops read from one iterator, so
+    that processes that load minibatches in advance go on."""
 
     def __init__(self, minibatches, worker, end_epoch, **options):
         super().__init__(minibatches, **options)

@@ -1,5 +1,5 @@
-"""The loss of a step whose program calls worker.optimizer().step(), which gets none: the values on which it has
-called backward."""
+"""The loss of a step whose program calls worker.optimizer().step(), which gets none: the values on which it
+has called backward."""
 
 import functools
 
@@ -11,9 +11,9 @@ _watched = None  # the losses of this program's step
 
 
 class Losses:
-    """The values on which backward was called since the step began, and whose gradients are in the .grad of the
-    job's parameters. A pass that reaches none of them, such as one for another model, or whose gradients the
-    program has removed before the next, as those of an attack on the inputs, is not one of the step's.
+    """The values on which backward was called since the step began, and whose gradients are in the .grad of
+    the job's parameters. A pass that reaches none of them, such as one for another model, or whose gradients
+    the program has removed before the next, as those of an attack on the inputs, is not one of the step's.
 
     parameters: objects whose `tensor` is the parameter.
     """
@@ -54,8 +54,8 @@ class Losses:
         return [(parameter.tensor.grad, _version(parameter.tensor.grad)) for parameter in self._parameters]
 
     def _are_gone(self, now):
-        """Returns whether none of the gradients of the passes so far is left. Only those that were changed since
-        are read, because that waits for a GPU."""
+        """Returns whether none of the gradients of the passes so far is left. Only those that were changed
+        since are read, because that waits for a GPU."""
         for (gradient, version), (left, left_version) in zip(now, self._left):
             if gradient is not None and (
                 (gradient is left and version == left_version) or gradient.is_sparse or _local(gradient).any()

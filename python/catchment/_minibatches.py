@@ -24,13 +24,13 @@ _PERSISTENT = (
     "loop begins: make the loader with worker.loader(persistent_workers=True, ...)"
 )
 _LOADER = (
-    "the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; "
-    "the minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
+    "the %s set is a DataLoader, whose items are whole minibatches: give its data set, loader.dataset; the "
+    "minibatches are the job's, so its sampler has no effect: put weights into the loss, and a selection of "
     "samples into torch.utils.data.Subset"
 )
 _PREPARED = (
-    "the DataLoader that Accelerate has made of a DataLoader with num_workers asks for each minibatch before the "
-    "step of the previous one, and would wait for ever at the end: give accelerator.prepare() "
+    "the DataLoader that Accelerate has made of a DataLoader with num_workers asks for each minibatch before "
+    "the step of the previous one, and would wait for ever at the end: give accelerator.prepare() "
     "worker.loader(num_workers=%d), which it leaves as it is"
 )
 _IN_COLUMNS = (
@@ -106,7 +106,8 @@ class Minibatches(IterableDataset):
         return self._in_turn(load) if self._handed.is_stepping() else self._load_ahead(load)
 
     def _load_ahead(self, load):
-        """Yields the minibatches in a thread that has made no step so far, so that another one may make them."""
+        """Yields the minibatches in a thread that has made no step so far,
+        so that another one may make them."""
         self._handed.begin(counts=False)
         step = self._attachment.step
         while not self._handed.is_stepping():
@@ -170,8 +171,8 @@ def check_items(data, what):
 
 
 def _has_columns(data):
-    """Returns whether a list has arrays in place of samples: as many values in each as there are samples, and of
-    different shapes or types, which no minibatch could have."""
+    """Returns whether a list has arrays in place of samples: as many values in each as there are samples, and
+    of different shapes or types, which no minibatch could have."""
     if not (isinstance(data, list) and len(data) > 1 and all(getattr(part, "shape", ()) for part in data)):
         return False
     lengths = {part.shape[0] for part in data}
@@ -204,8 +205,8 @@ def _take(stream, indices):
 
 
 class _OwnSamples:
-    """A worker's own samples, in a new random order in each pass. Processes of a DataLoader or a group share
-    them."""
+    """A worker's own samples, in a new random order in each pass.
+    Processes of a DataLoader or a group share them."""
 
     def __init__(self, data, attachment):
         welcome = attachment.welcome or {}
@@ -237,7 +238,8 @@ def _read(data, indices):
 class Loader(DataLoader):
     """A DataLoader of the job's minibatches. Its length is more than any job has, because the job ends it."""
 
-    # accelerator.prepare() then leaves it as it is: a loader of its own would wait for ever for the processes.
+    # accelerator.prepare() then leaves it as it is: a loader of its own would wait
+    # for ever for the processes.
     _is_accelerate_prepared = True
 
     def __init__(self, minibatches, **options):

@@ -107,8 +107,8 @@ def check_device(parameters):
 
 
 def full(tensor):
-    """Returns the whole of a tensor. If this process has a shard of it, each process of the group must call
-    this."""
+    """Returns the whole of a tensor. If this process has a shard of it,
+    each process of the group must call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
@@ -135,8 +135,8 @@ def device_of(parameters):
 
 
 def parameters_in(model):
-    """Returns the parameters of all modules, and None for unused places. Called in every step, so it is
-    fast."""
+    """Returns the parameters of all modules, and None for unused places. Called in every step,
+    so it is fast."""
     found, modules = [], [model]
     while modules:
         module = modules.pop()

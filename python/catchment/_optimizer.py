@@ -17,21 +17,22 @@ _GROUP = (
 )
 _OPTION = "the job sets %s, so the program's has no effect: set optimizer.%s in the job"
 _NO_LOSS = (
-    "the optimizer's step() got no loss, so the job's metrics show 0: call loss.backward() on the minibatch's "
-    "mean loss, or give the step a function that returns it, optimizer.step(lambda: loss)"
+    "the optimizer's step() got no loss, so the job's metrics show 0: call loss.backward() on the "
+    "minibatch's mean loss, or give the step a function that returns it, optimizer.step(lambda: loss)"
 )
 
 
 class Optimizer(torch.optim.Optimizer):
     """step() is worker.step(loss), with the closure's result, or else the sum of the values on which the
-    program has called backward since the last step, as far as zero_grad() has not removed their gradients. It is
-    worker.skip() if the closure returns None without calling backward. Its learning rate shows the job's."""
+    program has called backward since the last step, as far as zero_grad() has not removed their gradients. It
+    is worker.skip() if the closure returns None without calling backward.
+    Its learning rate shows the job's."""
 
     @property
     def _step_supports_amp_scaling(self):
-        # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a
-        # gradient with an infinity is refused by the servers. Others, such as Lightning before it clips gradients,
-        # would conclude that step() divides them.
+        # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out:
+        # a gradient with an infinity is refused by the servers. Others, such as Lightning before it clips
+        # gradients, would conclude that step() divides them.
         return _scaler.is_stepping()
 
     def __init__(self, worker, parameters):
@@ -65,7 +66,8 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _options_of_groups(self):
-        """Returns what the groups have beside parameters, rates and notes of schedulers: {(group, name): value}."""
+        """Returns what the groups have beside parameters, rates and notes of schedulers:
+        {(group, name): value}."""
         return {
             (index, name): repr(value)
             for index, group in enumerate(self.param_groups)
@@ -84,7 +86,8 @@ class Optimizer(torch.optim.Optimizer):
         self._worker.step(self._take_loss(loss))
 
     def _take_loss(self, loss):
-        """Returns the loss of a step that ends, for which step() got this one or None, and begins the next."""
+        """Returns the loss of a step that ends, for which step() got this one or None,
+        and begins the next."""
         losses = self._worker._gradients.losses
         if loss is None and not losses and not self._warned:
             self._warned = True

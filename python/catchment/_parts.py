@@ -1,13 +1,13 @@
-"""The servers' optimizer in parts, for programs with an optimizer for each part of the model, such as a GAN's
-two."""
+"""The servers' optimizer in parts, for programs with an optimizer for each part of the model,
+such as a GAN's two."""
 
 import torch
 
 from ._optimizer import Optimizer, Scheduler
 
 _TWICE = (
-    "an optimizer made two steps for one minibatch, but a minibatch is one step of the job: call step() of each "
-    "optimizer at most once for each minibatch, after the last backward pass of its part"
+    "an optimizer made two steps for one minibatch, but a minibatch is one step of the job: call step() of "
+    "each optimizer at most once for each minibatch, after the last backward pass of its part"
 )
 
 
@@ -41,8 +41,8 @@ class Part(Optimizer):
 
 
 class Parts:
-    """The parts of a worker's optimizer. A parameter whose part makes no step for a minibatch has the gradient 0
-    there.
+    """The parts of a worker's optimizer. A parameter whose part makes no step for a minibatch has the
+    gradient 0 there.
     parameters: a list for each part."""
 
     def __init__(self, worker, parameters):

@@ -101,8 +101,8 @@ class PlanCopy(Plan):
 
 
 def _memory_file(size):
-    """Returns a descriptor of memory without a name; where the system has none (seccomp, a sandbox), of a deleted
-    file in /dev/shm or the directory for temporary files."""
+    """Returns a descriptor of memory without a name; where the system has none (seccomp, a sandbox), of a
+    deleted file in /dev/shm or the directory for temporary files."""
     try:
         fd = os.memfd_create("catchment-plan-copy")
     except (AttributeError, OSError):

@@ -125,8 +125,8 @@ class Position:
         return _counts.right(correct, most, "step's second value", "worker.step(loss, %s)" % _RIGHT)
 
     def _evaluate(self, prepare, score):
-        """Scores weights until the job is over. prepare: brings them to the model; returns names and values, as
-        bytes, of its statistics. score: returns the loss and the number of right samples."""
+        """Scores weights until the job is over. prepare: brings them to the model; returns names and values,
+        as bytes, of its statistics. score: returns the loss and the number of right samples."""
         if not self.evaluates:
             raise RuntimeError(_NO_EVALUATOR)
         samples = self._attachment.test_samples

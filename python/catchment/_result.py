@@ -14,15 +14,13 @@ _BATCH_SIZE = 64  # of a file whose job does not say it
 _COUNT = ".num_batches_tracked"  # of batch norm; not needed where there are means
 
 _NO_STATISTICS = (
-    "model.safetensors will not have the running statistics of %s, because an evaluator's program "
-    "estimates them, and this job has no evaluator: give join() a test set and call "
-    "worker.evaluate(), or load the file with catchment.torch.load(model, path, train), which "
-    "estimates them from training samples"
+    "model.safetensors will not have the running statistics of %s, because an evaluator's program estimates "
+    "them, and this job has no evaluator: give join() a test set and call worker.evaluate(), or load the "
+    "file with catchment.torch.load(model, path, train), which estimates them from training samples"
 )
 _NO_BUFFERS = (
-    "model.safetensors will not have the model's buffers %s. If they change in training, each worker has "
-    "its own: save those of one in the program, by torch.save(model.state_dict(), path) if "
-    "worker.index == 0"
+    "model.safetensors will not have the model's buffers %s. If they change in training, each worker has its "
+    "own: save those of one in the program, by torch.save(model.state_dict(), path) if worker.index == 0"
 )
 _MISSING = "%s has no %s: the model keeps its own%s"
 _NOT_ESTIMATED = (
@@ -35,8 +33,8 @@ _NO_FILE = "%s is not a file of weights: give load() the model.safetensors of a 
 
 
 def lacks(model, evaluated):
-    """Returns sentences about the parts of a model that will not be in its job's file of weights, beside frozen
-    parameters. evaluated: whether the job has an evaluator."""
+    """Returns sentences about the parts of a model that will not be in its job's file of weights, beside
+    frozen parameters. evaluated: whether the job has an evaluator."""
     layers, said = _statistics.layers_of(model), []
     if layers and not evaluated:
         said.append(_NO_STATISTICS % _several([name or "the model" for name, _ in layers]))
@@ -51,14 +49,14 @@ def lacks(model, evaluated):
 
 
 def load(model, path, train=None, forward=None, collate=None):
-    """Loads a job's file of weights, such as out/model.safetensors, into a model. Warns of what the file lacks,
-    which stays as it is in the model, and of what the model lacks.
+    """Loads a job's file of weights, such as out/model.safetensors, into a model. Warns of what the file
+    lacks, which stays as it is in the model, and of what the model lacks.
 
-    train: the training set, from about 1000 samples of which the running statistics of batch norm are estimated
-    if the file does not have them. forward, collate: as for worker.evaluate().
+    train: the training set, from about 1000 samples of which the running statistics of batch norm are
+    estimated if the file does not have them. forward, collate: as for worker.evaluate().
 
-    Returns (missing_keys, unexpected_keys), as load_state_dict(strict=False) does. Raises ValueError if the file
-    is not one of weights, or a tensor has another shape.
+    Returns (missing_keys, unexpected_keys), as load_state_dict(strict=False) does. Raises ValueError if the
+    file is not one of weights, or a tensor has another shape.
     """
     model, _ = _model.unwrap(model, group=True)
     values, job = _read(path)

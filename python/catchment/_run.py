@@ -57,8 +57,8 @@ def train(
     settings: values of fields of the job, as {"epochs": 3, "optimizer.learning_rate": 0.1}.
     out: the directory of all output; by default a new one in the directory for temporary files.
     progress: whether notes, scores and the state of the job are printed.
-    flags: other flags of `catchment train`, such as servers=2, threads=1, evaluator=False, resume=True,
-    overwrite=True.
+    flags: other flags of `catchment train`, such as servers=2, threads=1, evaluator=False,
+    resume=True, overwrite=True.
 
     A function runs in its own processes. With the package cloudpickle, it may use anything defined around it;
     without it, only modules. Ctrl-C stops the job after a checkpoint; a second one kills it. Raises
@@ -95,8 +95,8 @@ def compare(
     workers: numbers of workers.
     flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x",
     target=0.97, search="none". A list repeats its flag.
-    program, job, settings, out, progress: as for train(). With the same `out`, finished runs are not
-    repeated.
+    program, job, settings, out, progress: as for train(). With the same `out`,
+    finished runs are not repeated.
     """
     out = _directory(out)
     flags.update(algorithms=",".join(algorithms) or None, workers=_listed(workers))
@@ -282,8 +282,8 @@ def _listed(numbers):
 def _execute(words, progress, state, **streams):
     """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises
     RuntimeError with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
-    # In a session of its own, because Ctrl-C is for this process, which passes it on; and it ends with this
-    # process.
+    # In a session of its own, because Ctrl-C is for this process, which passes it on;
+    # and it ends with this process.
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent, **streams
     )
@@ -358,8 +358,8 @@ class _Lines:
 
 
 def _position(*paths):
-    """Returns a line about the last measurement in the newest of these files; an empty one if there is
-    none."""
+    """Returns a line about the last measurement in the newest of these files;
+    an empty one if there is none."""
     newest = max(paths, key=_run_files.modified, default="")
     row = _run_files.last_row(newest)
     if row is None:

@@ -19,8 +19,8 @@ def modified(path):
 
 
 def row_of(line):
-    """Returns the object of a line of metrics.jsonl. None if the line is not finished, or damaged: a machine that
-    loses power may leave zeros in a file."""
+    """Returns the object of a line of metrics.jsonl. None if the line is not finished, or damaged: a machine
+    that loses power may leave zeros in a file."""
     try:
         row = json.loads(line.strip(b"\0").decode("utf-8")) if line.endswith(b"\n") else None
     except ValueError:

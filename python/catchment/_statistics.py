@@ -1,5 +1,5 @@
-"""Running statistics of normalization layers, which an evaluator's program estimates for the weights that it
-scores."""
+"""Running statistics of normalization layers, which an evaluator's program estimates for the
+weights that it scores."""
 
 import contextlib
 import warnings
@@ -25,11 +25,11 @@ _NO_SAMPLES = (
 
 @torch.no_grad()
 def estimate(model, data, collate, forward, batch_size):
-    """Returns (name, values) of all running statistics. Those that learn are means over minibatches of `data`,
-    as for the job's own models (worker/loop/evaluator.cc). The others are the model's own: those of layers whose
-    parameters are all frozen, and of layers that stay in evaluation mode in model.train().
-    forward: passes a minibatch through the model; None: the model gets it, or its first part. collate: makes a
-    minibatch from a list of samples; None: PyTorch's default_collate."""
+    """Returns (name, values) of all running statistics. Those that learn are means over minibatches of
+    `data`, as for the job's own models (worker/loop/evaluator.cc). The others are the model's own: those of
+    layers whose parameters are all frozen, and of layers that stay in evaluation mode in model.train().
+    forward: passes a minibatch through the model; None: the model gets it, or its first part. collate: makes
+    a minibatch from a list of samples; None: PyTorch's default_collate."""
     layers = layers_of(model)
     without_data = data is None or isinstance(data, int)
     with _training(model, [module for _, module in layers]) as learning:
@@ -78,8 +78,8 @@ def _has_statistics(module):
 
 
 def _learns(module):
-    """Returns whether forward passes in training mode change a layer's statistics, and the layer is not
-    frozen."""
+    """Returns whether forward passes in training mode change a layer's statistics,
+    and the layer is not frozen."""
     if not isinstance(module, _NormBase) or not module.track_running_stats or module.momentum == 0:
         return False
     if module.momentum is None and isinstance(module, _InstanceNorm):  # the same as 0 there
@@ -91,8 +91,8 @@ def _learns(module):
 @contextlib.contextmanager
 def _training(model, layers):
     """Puts the model into training mode, but not its frozen layers. Returns the layers that learn, whose
-    statistics become the means over all forward passes. Instance norm, which counts none, needs a momentum for
-    each minibatch."""
+    statistics become the means over all forward passes. Instance norm, which counts none, needs a momentum
+    for each minibatch."""
     modes = {module: module.training for module in model.modules()}
     model.train()
     learning = [module for module in layers if module.training and _learns(module)]

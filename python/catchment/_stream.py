@@ -13,8 +13,8 @@ _ENDED = (
     "function that returns a new stream"
 )
 _OVER = (
-    "the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole job; "
-    "remove the program's loop over epochs, and set epochs in the job (--set epochs=3)"
+    "the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole "
+    "job; remove the program's loop over epochs, and set epochs in the job (--set epochs=3)"
 )
 
 

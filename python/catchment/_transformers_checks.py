@@ -14,31 +14,34 @@ _STOPS_EARLY = (
     "them: remove it, and set evaluation.patience=%d in the job"
 )
 _SHARDED = (
-    "Trainer makes one process a worker, without DeepSpeed, FSDP and parallelism_config: docs/python.md has groups "
-    "of processes"
+    "Trainer makes one process a worker, without DeepSpeed, FSDP and parallelism_config: docs/python.md has "
+    "groups of processes"
 )
 _BEST = (
     "%s needs evaluations in this program, but the job's evaluator makes them: remove it, and set "
     "evaluation.keep_best=true in the job, which writes the best weights to model-best.safetensors"
 )
-_FINDS = "auto_find_batch_size has no effect, because the job sets the size of a minibatch, by batch_size: remove it"
+_FINDS = (
+    "auto_find_batch_size has no effect, because the job sets the size of a minibatch, by "
+    "batch_size: remove it"
+)
 _SHARE = (
-    "%s is %s, a share of the number of steps, which the job's budget and its workers decide: give a number of "
-    "steps"
+    "%s is %s, a share of the number of steps, which the job's budget and its workers decide: give a number "
+    "of steps"
 )
 _SAMPLING = (
-    "train_sampling_strategy is %r, but the master assigns each sample once in an epoch, in a random order, so "
-    "a sampler has no effect: remove it; a collator that pads to the longest sample works"
+    "train_sampling_strategy is %r, but the master assigns each sample once in an epoch, in a random order, "
+    "so a sampler has no effect: remove it; a collator that pads to the longest sample works"
 )
 _OVERRIDES = "%s overrides %s(), but %s: remove it"
 _LOADS = "minibatches are the job's, from worker.loader()"
 _OPTIMIZES = (
-    "the servers' optimizer moves the weights; set optimizer in the job, or local_optimizer=True for a job with "
-    "local steps, where create_optimizer() counts"
+    "the servers' optimizer moves the weights; set optimizer in the job, or local_optimizer=True for a job "
+    "with local steps, where create_optimizer() counts"
 )
 _OPTIMIZERS = (
-    "Trainer(%s=...) has no effect, because the servers' optimizer moves the weights: remove it and set optimizer "
-    "in the job, or set local_optimizer=True for a job with local steps"
+    "Trainer(%s=...) has no effect, because the servers' optimizer moves the weights: remove it and set "
+    "optimizer in the job, or set local_optimizer=True for a job with local steps"
 )
 _NO_EFFECT = (
     "TrainingArguments sets what has no effect, because the job decides on it: %s; set optimizer, epochs and "
@@ -48,8 +51,8 @@ _KEEPS_RATE = (
     "the local optimizer keeps its learning rate, because the number of steps is not known: %s has no effect"
 )
 _DROPS = (
-    "dataloader_drop_last has no effect: set last_minibatch=DROP in the job (--set last_minibatch=DROP), unless it is "
-    "set already"
+    "dataloader_drop_last has no effect: set last_minibatch=DROP in the job (--set last_minibatch=DROP), "
+    "unless it is set already"
 )
 
 _OF_SCHEDULE = ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")

@@ -73,8 +73,8 @@ if numpy is not None:
 
 
 class _Vector(collections.abc.MutableMapping):
-    """flat: all values of a shared memory, an array of NumPy or a memoryview. As a mapping, the parts by name in the
-    parameters' shapes."""
+    """flat: all values of a shared memory, an array of NumPy or a memoryview. As a mapping, the parts by name
+    in the parameters' shapes."""
 
     def __init__(self, memory, tensors):
         self.flat, self._parts, begin = self._array(memory, None), {}, 0

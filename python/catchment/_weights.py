@@ -1,5 +1,5 @@
-"""The job's weights in the model of a PyTorch program: brings them there, and detects what the program does to
-them."""
+"""The job's weights in the model of a PyTorch program: brings them there, and detects what the program does
+to them."""
 
 import warnings
 
@@ -107,8 +107,8 @@ class Weights:
 
     @torch.no_grad()
     def _copy(self, begin, end):
-        """Copies parameters outside the shared memory. A parameter is copied when the last of its values has
-        arrived."""
+        """Copies parameters outside the shared memory. A parameter is copied when the last of
+        its values has arrived."""
         for parameter in self._copied:
             if begin < parameter.end <= end:
                 self.copies.bring(parameter)
@@ -116,7 +116,8 @@ class Weights:
     # ----------------------------------------------------------------------------------------- by the program
 
     def find_written(self):
-        """Returns the name of a parameter that the program has written in this step; None if there is none."""
+        """Returns the name of a parameter that the program has written in this step;
+        None if there is none."""
         return self._writes.find(self._vectors[0]) if self.counts and self._writes is not None else None
 
     def follow(self):
@@ -150,8 +151,8 @@ class Weights:
         self._follows = not any(hasattr(parameter.tensor, "placements") for parameter in self.parameters)
 
     def _find(self):
-        """Finds the job's parameters in a model whose parameters have changed. Returns those that have a new
-        tensor."""
+        """Finds the job's parameters in a model whose parameters have changed.
+        Returns those that have a new tensor."""
         names = dict(_model.named_parameters(self._model, remove_duplicate=False))
         present, replaced = set(map(id, names.values())), []
         for parameter in self.parameters:

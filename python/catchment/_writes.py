@@ -20,7 +20,8 @@ class Writes:
     """parameters: as catchment.torch has them.
 
     Parameters in the shared memory have no other copy here, so a sample of their values is kept. The shared
-    memory still has the values of those that are copied, and they are compared if PyTorch has counted a write.
+    memory still has the values of those that are copied, and they are compared if
+    PyTorch has counted a write.
     """
 
     def __init__(self, parameters):

@@ -1,5 +1,5 @@
-"""Trains parameters of JAX, Flax or Equinox with Catchment's parameter servers. docs/jax.md begins with an
-example.
+"""Trains parameters of JAX, Flax or Equinox with Catchment's parameter servers.
+docs/jax.md begins with an example.
 
     import catchment.jax as catchment
 
@@ -148,8 +148,8 @@ class _Tree:
         return [found[path] for path in self.paths]
 
     def like(self, tree, leaves):
-        """Returns the leaves, which are in the order of the parameters, in the form of a tree that has
-        them."""
+        """Returns the leaves, which are in the order of the parameters,
+        in the form of a tree that has them."""
         places, structure = tree_flatten_with_path(tree)
         by_path = dict(zip(self.paths, leaves))
         return tree_unflatten(structure, [by_path[_path_of(path)] for path, _ in places])

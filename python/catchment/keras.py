@@ -64,9 +64,8 @@ _LOADED = (
     "join(), which makes them the initial weights of a new job"
 )
 _WRITTEN = (
-    "the program has changed weights of the model after join(), but the servers' replace them in every "
-    "step: load weights before join(), constrain them in the layer's call(), and set weight decay in the "
-    "job"
+    "the program has changed weights of the model after join(), but the servers' replace them in every step: "
+    "load weights before join(), constrain them in the layer's call(), and set weight decay in the job"
 )
 _OVER = "the job is over: it has no more minibatches for fit()"
 _EPOCHS = (
@@ -121,8 +120,8 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
 
 @keras.saving.register_keras_serializable("catchment")
 class Optimizer(keras.optimizers.Optimizer):
-    """The servers' optimizer: it submits the gradients, and assigns the next weights. Its rate shows the
-    job's."""
+    """The servers' optimizer: it submits the gradients, and assigns the next weights.
+    Its rate shows the job's."""
 
     def __init__(self, worker):
         super().__init__(learning_rate=float(worker._attachment.learning_rate), name="catchment")
@@ -248,8 +247,8 @@ class Worker(ExchangingWorker):
         return self._optimizer
 
     def callback(self) -> Callback:
-        """Returns the callback that fit() needs: it ends fit() with the job, and raises the job's failure
-        there."""
+        """Returns the callback that fit() needs: it ends fit() with the job,
+        and raises the job's failure there."""
         return Callback(self)
 
     def data(self, load: Optional[Callable[[Any], Any]] = None) -> Any:
@@ -358,8 +357,8 @@ class Worker(ExchangingWorker):
         )
 
     def _differs(self):
-        """Returns whether the model has other weights than the servers', apart from rounding to its
-        precision."""
+        """Returns whether the model has other weights than the servers',
+        apart from rounding to its precision."""
         return not all(
             numpy.allclose(_model.floats(variable), values, rtol=_ROUNDING)
             for variable, values in zip(self._variables, self.parameters.values())

@@ -41,8 +41,8 @@ _NO_PACKAGE = (
     "installed: pip install lightning"
 )
 _CHANGED = (
-    "the weights of the module were changed at the end of fit() (parameter %s), by a callback for example, but "
-    "they are the job's result, so fit() has put them back"
+    "the weights of the module were changed at the end of fit() (parameter %s), by a callback for example, "
+    "but they are the job's result, so fit() has put them back"
 )
 _NOT_WRITTEN = (
     "%s was not written by this program, because only worker 0 writes checkpoints, and it does not have "
@@ -63,21 +63,22 @@ class Strategy:
     """Makes a Trainer a worker, or the evaluator, of the job that its program was started for.
 
     fit() joins the job with the module and the data sets of its training and validation loaders; it ends when
-    the job is over, with the job's final weights in the module. The evaluator's program ends there. Each step of
-    the Trainer is a step of the worker, with the current values of .grad (gradient_clip_val counts), and an epoch
-    of the job is one of the Trainer. validate(), test() and predict() are as with any other strategy.
+    the job is over, with the job's final weights in the module. The evaluator's program ends there. Each step
+    of the Trainer is a step of the worker, with the current values of .grad (gradient_clip_val counts), and
+    an epoch of the job is one of the Trainer. validate(),
+    test() and predict() are as with any other strategy.
 
     loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy.
-    Without them, the value named val_loss or else one with "loss" in its name, and val_acc or else a name with
-    "acc".
+    Without them, the value named val_loss or else one with "loss" in its name, and val_acc or else a name
+    with "acc".
     local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs
     with contribution.pseudo_gradient or .elastic; otherwise it is not used.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.
     device: a torch.device. Without it the GPU with the worker's number on its machine, or the CPU.
     samples_per_epoch: for a training set that is a stream (IterableDataset), as for catchment.torch.join.
 
-    Raises ValueError, before the job, for what cannot be had in it: samplers, callbacks and arguments of the Trainer
-    (docs/lightning.md has a table).
+    Raises ValueError, before the job, for what cannot be had in it: samplers, callbacks and arguments of the
+    Trainer (docs/lightning.md has a table).
 
     The object is a strategy of the package that the program has imported: lightning, if it has imported both.
     """
@@ -228,7 +229,8 @@ class _JobStrategy:
         _loaders.warn_of_last(self._train_loader, job)
 
     def _set_optimizers(self):
-        """Puts the servers' optimizer in the place of the module's, with as many parts as it has optimizers."""
+        """Puts the servers' optimizer in the place of the module's, with as many parts as it has
+        optimizers."""
         own = self.optimizers
         if self.worker.evaluates:
             return  # batch norm's statistics may need training_step, which finds its own then
@@ -303,7 +305,8 @@ class _JobStrategy:
 
     def process_dataloader(self, dataloader):
         # Lightning asks for the training loader with `training` set, for the others with validating or
-        # testing. Its own may be another object than the one of _train_data, with another selection of samples.
+        # testing. Its own may be another object than the one of _train_data,
+        # with another selection of samples.
         if self.worker is None or not self.lightning_module.trainer.training:
             return dataloader
         minibatches = self.worker.minibatches(self._train_data, self._train_loader.collate_fn)

@@ -49,8 +49,8 @@ _OTHER_OPTIMIZER = (
     "to join() for a job with contribution.pseudo_gradient or .elastic"
 )
 _MOVED_TWICE = (
-    "%s moves parameters of the job, as does the optimizer given to join(), whose step worker.step() makes: both "
-    "moves count; remove one of them"
+    "%s moves parameters of the job, as does the optimizer given to join(), whose step worker.step() makes: "
+    "both moves count; remove one of them"
 )
 _WRITTEN = (
     "the program has changed weights of the model after join() (parameter %s), but the servers' replace "
@@ -194,8 +194,8 @@ class Worker(Position):
             self._weights.take_all()
 
     def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
-        """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is
-        over.
+        """Returns an IterableDataset of the minibatches that the job assigns to this worker,
+        until the job is over.
 
         data: the training set, if join was given only its size; it may be a stream, as in join. collate:
         makes a minibatch from a list of samples; by default PyTorch's default_collate.

@@ -280,7 +280,8 @@ class Lines:
         self._offset = 0  # of the first line that was not read
 
     def read(self) -> Iterator[Row]:
-        """Yields the objects of the lines that have been finished since the last call, without damaged ones."""
+        """Yields the objects of the lines that have been finished since the last call,
+        without damaged ones."""
         try:
             file = open(self._path, "rb")
         except FileNotFoundError:
@@ -300,8 +301,8 @@ class Lines:
 
 
 def parse_job(text: str) -> Row:
-    """Returns the fields of a job.textproto that a program has written. A field that is repeated is a
-    list."""
+    """Returns the fields of a job.textproto that a program has written.
+    A field that is repeated is a list."""
     open_messages: Any = [{}]
     for line in text.splitlines():
         line = line.strip()
@@ -336,8 +337,8 @@ def _value(text):
 
 
 def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yields the paths and values of all fields: "model.layers.0.dense.units", 128. An empty message is
-    "{}"."""
+    """Yields the paths and values of all fields: "model.layers.0.dense.units", 128.
+    An empty message is "{}"."""
     if isinstance(value, (dict, list)) and value:
         for name, one in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _fields(one, "%s.%s" % (path, name) if path else name)

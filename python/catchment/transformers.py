@@ -34,20 +34,20 @@ _RESUMES = (
     "starts from them"
 )
 _SEARCHES = (
-    "a search for hyperparameters trains several models, but a job trains one: catchment tune makes a job for "
-    "each"
+    "a search for hyperparameters trains several models, but a job trains one: catchment tune makes a job "
+    "for each"
 )
 _NO_DATA = (
-    "Trainer needs train_dataset, with a length and an index, because the job assigns samples by index; for a "
-    "stream have the job count them, with Trainer(samples_per_epoch=...), the number that all workers together "
-    "train in an epoch"
+    "Trainer needs train_dataset, with a length and an index, because the job assigns samples by index; for "
+    "a stream have the job count them, with Trainer(samples_per_epoch=...), the number that all workers "
+    "together train in an epoch"
 )
 _NO_TEST_LENGTH = (
     "eval_dataset%s (%s) has no length, but the evaluation of a job is of a known number of samples"
 )
 _NO_LOSS = (
-    "evaluate() returned no %s, but the job needs a test loss: the model must return a loss for eval_dataset, "
-    "and label_names must name its labels; there are %s"
+    "evaluate() returned no %s, but the job needs a test loss: the model must return a loss for "
+    "eval_dataset, and label_names must name its labels; there are %s"
 )
 _MANY = 10**9  # epochs and steps, above those of any job
 _NO_SHARE = 'have compute_metrics return a share, or give Trainer the name of one that is, accuracy="..."'
@@ -58,9 +58,9 @@ class Trainer(transformers.Trainer):
     when the job is over, with the job's final weights in the model. In the evaluator's program it scores
     weights by evaluate() instead, and ends the program then.
 
-    Each step of the loop is a step of the worker, with the current values of .grad (max_grad_norm counts), and an
-    epoch of the job is one of the Trainer. max_steps and num_train_epochs have no effect, because the job has a
-    budget. Only worker 0 saves and reports.
+    Each step of the loop is a step of the worker, with the current values of .grad (max_grad_norm counts),
+    and an epoch of the job is one of the Trainer. max_steps and num_train_epochs have no effect, because the
+    job has a budget. Only worker 0 saves and reports.
 
     local_optimizer: the Trainer's own optimizer makes the steps between two exchanges, for jobs with
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
@@ -148,8 +148,8 @@ class Trainer(transformers.Trainer):
             self.callback_handler.callbacks.insert(0, _EpochsOfJob(self.worker))
 
     def _read_train_data(self):
-        """Returns the data set of the samples that the Trainer's loader trains, without columns that the model does not
-        accept."""
+        """Returns the data set of the samples that the Trainer's loader trains, without columns that the
+        model does not accept."""
         data = self.train_dataset
         counted = self._samples_per_epoch is not None
         if data is None or not (

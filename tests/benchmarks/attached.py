@@ -7,12 +7,13 @@ machine, in turns.
 
 one     one attached worker against the same loop with PyTorch's own SGD, one thread each; and the server. In
         a row of its own, with join(overlap=True), as the workers of `two` and `peers` are
-two     two attached workers on two cores against twice one, and against two processes of DistributedDataParallel (gloo)
-peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers (peers.py), on its
-        MLP; one that is not installed is named and left out
-empty   how much longer a step takes than one of the built-in synthetic model with as many parameters, where neither
-        computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's memory
-        and the program's
+two     two attached workers on two cores against twice one, and against two processes of
+        DistributedDataParallel (gloo)
+peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers
+        (peers.py), on its MLP; one that is not installed is named and left out
+empty   how much longer a step takes than one of the built-in synthetic model with as many parameters, where
+        neither computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's
+        memory and the program's
 
 PYTHON is an interpreter with PyTorch, and that of --tensorflow one with TensorFlow. Workers are asynchronous
 (preset downpour): every step pushes and fetches. Of all rounds the median counts. Every row of --json has
@@ -96,8 +97,8 @@ class Bench:
                 return json.load(file), "".join(log.read() for log in logs)
 
     def attached(self, model, workers, samples, kind="overlapped"):
-        """samples: that count; each worker's first ones do not, and there is some to spare for the slower of
-        two."""
+        """samples: that count; each worker's first ones do not,
+        and there is some to spare for the slower of two."""
         samples += 2 * WARM_UP * BATCH * workers
         program = "%s %s %s %s 0" % (self.args.python, PROGRAM, kind, model)
         return speeds(self.train(["--program=" + program, "--workers=%d" % workers], samples)[1])

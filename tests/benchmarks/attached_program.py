@@ -3,9 +3,9 @@
     attached_program.py local|ddp|attached|overlapped|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
 
 local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo.
-attached: as a worker's program, until the job is over; overlapped: with join(overlap=True). copy: copies as many values as the model `empty` has
-parameters, and counts a copy as a step. Prints "speed S", samples per second of this process, without its
-first steps.
+attached: as a worker's program, until the job is over; overlapped: with join(overlap=True). copy: copies as
+many values as the model `empty` has parameters, and counts a copy as a step. Prints "speed S", samples per
+second of this process, without its first steps.
 MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x
 64 x 64; or empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
 """

@@ -1,12 +1,12 @@
 """DiLoCo by Catchment and by torchft, on the same model, data and machine, undisturbed and with a replica
 that is killed.
 
-    python3 tests/benchmarks/diloco_peers.py --python=PYTHON --json=FILE [--systems=catchment,...]
-    [--steps=400]
+    python3 tests/benchmarks/diloco_peers.py --python=PYTHON --json=FILE
+    [--systems=catchment,...] [--steps=400]
 
 PYTHON is an interpreter with PyTorch and, for torchft, with torchft 0.2. Needs the programs in bazel-bin. Two
-replicas train the GPT of examples/python/tiny_gpt_diloco.py, smaller, with AdamW and an exchange every 20
-steps:
+replicas train the GPT of examples/python/tiny_gpt_diloco.py, smaller,
+with AdamW and an exchange every 20 steps:
 
     catchment             one server, the preset diloco, join(optimizer=...)
     catchment_decoupled   the same with decoupled_diloco: 20 fragments, an overlap of two steps

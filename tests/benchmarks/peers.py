@@ -10,9 +10,11 @@ exchanges gradients and weights in every step:
 
     downpour, sync         Catchment with one server, MNIST or the drawn digits (examples/mnist_mlp.textproto)
     pytorch_ddp            PyTorch's DistributedDataParallel on gloo: workers alone, synchronous
-    pytorch_rpc            a parameter server on PyTorch's RPC (TensorPipe), asynchronous: one call a step takes the
-                           gradients and brings the weights back, each as one tensor (peers_torch.py)
-    tensorflow_ps          TensorFlow's ParameterServerStrategy with one server, asynchronous (peers_tensorflow.py)
+    pytorch_rpc            a parameter server on PyTorch's RPC (TensorPipe), asynchronous: one call a step
+                           takes the gradients and brings the weights back, each as one tensor
+                           (peers_torch.py)
+    tensorflow_ps          TensorFlow's ParameterServerStrategy with one server, asynchronous
+                           (peers_tensorflow.py)
 
 The peers take their minibatches from random samples in memory, without a copy. All processes of a run are on
 the loopback interface; a run that exceeds its time limit is stopped, and its whole process group is killed at

@@ -71,8 +71,8 @@ def run_ddp(rank, workers, seconds, batch, directory):
 
 
 class ParameterServer:
-    """The weights as one flat tensor; each call applies one worker's gradient and answers with the
-    weights."""
+    """The weights as one flat tensor; each call applies one worker's gradient and
+    answers with the weights."""
 
     instance = None
 

@@ -1,5 +1,5 @@
-"""Measures how much of twice one worker's speed two workers on two cores keep, with a server on the same
-cores.
+"""Measures how much of twice one worker's speed two workers on two cores keep,
+with a server on the same cores.
 
     two_workers.py CATCHMENT [--json=FILE] [--models=mnist_cnn,mnist_mlp] [--rounds=3]
 

@@ -1,7 +1,7 @@
 """Training samples per second of Catchment and of PyTorch: same models, same machine, in turns.
 
-    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5]
-    [--rounds=5]
+    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...]
+    [--threads=1,2] [--seconds=5] [--rounds=5]
 
 Each round runs one program, then the other, for some seconds each, in separate processes; of all rounds the
 median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as

@@ -23,8 +23,8 @@ class Failure(Exception):
 
 
 def find(path):
-    """Returns a file of the source tree, or a program that Bazel has built: in a test both are beside each
-    other."""
+    """Returns a file of the source tree, or a program that Bazel has built:
+    in a test both are beside each other."""
     for directory in (ROOT, os.path.join(ROOT, "bazel-bin")):
         if os.path.exists(os.path.join(directory, path)):
             return os.path.join(directory, path)
@@ -41,8 +41,8 @@ def control_log(directory):
 
 
 class Loopback:
-    """All processes at 127.0.0.1, with ports that are free: without root. Connections cannot be cut or
-    delayed."""
+    """All processes at 127.0.0.1, with ports that are free: without root.
+    Connections cannot be cut or delayed."""
 
     can_cut = False
 
@@ -270,8 +270,9 @@ class Cluster:
                 raise Failure(f"{process.name} ended with {code}: {last}")
 
     def await_that(self, condition, what, pause=0.1):
-        """Returns the condition's value once it is true. Raises Failure if the job makes no progress before. The
-        master's log tells of it where calls are not answered in time, as on a machine with much else to do."""
+        """Returns the condition's value once it is true. Raises Failure if the job makes no progress before.
+        The master's log tells of it where calls are not answered in time,
+        as on a machine with much else to do."""
         last, deadline = None, time.monotonic() + PATIENCE
         while not (value := condition()):
             with open(os.path.join(self.directory, "logs", "server-0.log"), errors="replace") as log:

@@ -1,5 +1,5 @@
-"""The faults. Each is a function of a cluster and a random generator that does it, and starts what it ended
-again."""
+"""The faults. Each is a function of a cluster and a random generator that does it,
+and starts what it ended again."""
 
 import os
 import signal

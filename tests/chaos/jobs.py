@@ -64,8 +64,8 @@ IN_ACCOUNTS = {"streaming_diloco", "decoupled_diloco"}
 TWO_MEMBERS = {"sync_backup"}
 DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not applied, by design
 
-# Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must
-# contain.
+# Presets whose runs end with the same bits; all but sync have states of workers,
+# which checkpoints must contain.
 REPEATABLE = {
     "sync": "",
     "easgd_sync": "worker_state: true",
@@ -112,7 +112,8 @@ class Job:
             path = directory + "/zeros.safetensors"
             write_zeros(path)
             model = (
-                'model { external { tensors { name: "counts" shape: %d shape: %d } } initial_weights: "%s" }\n'
+                'model { external { tensors { name: "counts" shape: %d shape: %d } } '
+                'initial_weights: "%s" }\n'
                 "data { external { train_samples: %d } }" % (COPIES, SAMPLES, path, SAMPLES)
             )
         repeatable = self.kind == "repeatable"
@@ -167,8 +168,8 @@ def read_metrics(out):
 
 def count(weights, epochs):
     """Returns how many applications of samples are missing, how many there are more than once in an epoch,
-    over all copies, and the largest number of such in a copy. Raises ValueError if a weight is not a
-    count."""
+    over all copies, and the largest number of such in a copy.
+    Raises ValueError if a weight is not a count."""
     lost = doubled = most = 0
     for copy in range(COPIES):
         values = weights[copy * SAMPLES : (copy + 1) * SAMPLES]

@@ -111,7 +111,8 @@ def check(shell_name):
 def check_lists():
     """Bash's lists of several completions, without a terminal."""
     script = os.path.join(SCRATCH, "script.bash")
-    ask = """source "$0"; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _catchment; printf '%s\\n' "${COMPREPLY[@]}" """
+    ask = """source "$0"; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _catchment; printf '%s\\n' "${COMPREPLY[@]}" """
     for words, wanted in [
         (["catchment", ""], {"train", "validate", "doctor", "completion", "man", "help", "--version"}),
         (["catchment", "help", "st"], {"status", "stop"}),

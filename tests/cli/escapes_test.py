@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whatever is in a job, an argument or the name of a file: no command prints it so that a terminal obeys it."""
+"""Whatever is in a job, an argument or the name of a file:
+no command prints it so that a terminal obeys it."""
 
 import json
 import os
@@ -38,9 +39,7 @@ JOBS = {
     "preset": 'algorithm { preset: "sync%s" }\n' % QUOTED + MODEL + DATA,
     "unknown": MODEL + DATA + "foo%s: 1\n" % RAW,
     "path": MODEL + 'data { table { train: "/nowhere/%s.csv" shape: 3 classes: 3 } }\n' % QUOTED,
-    "weights": 'model { initial_weights: "/nowhere/%s" layers { flatten {} } layers { dense { units: 10 } } }\n'
-    % QUOTED
-    + DATA,
+    "weights": MODEL.replace("{", '{ initial_weights: "/nowhere/%s"' % QUOTED, 1) + DATA,
 }
 
 

@@ -104,8 +104,8 @@ def compute_forever():
 
 
 def misbehave(fault, worker):
-    """Does what a fault does before the third step's end. Returns the loss to report, or None to go on as
-    ever."""
+    """Does what a fault does before the third step's end. Returns the loss to report,
+    or None to go on as ever."""
     if fault == "raise":
         raise ValueError("no such thing\nas a second line")
     if fault == "traceback":

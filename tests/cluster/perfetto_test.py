@@ -23,19 +23,23 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from chromium import Chromium, install, wait_for  # noqa: E402
 
 CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
-JOB = """name: "digits" model { layers { flatten {} } layers { dense { units: 256 } } layers { relu {} } layers { dense { units: 10 } } }
+JOB = """name: "digits"
+model {
+  layers { flatten {} } layers { dense { units: 256 } } layers { relu {} } layers { dense { units: 10 } }
+}
 data { drawn_digits { train_samples: 4000 test_samples: 500 } } workers: 2 batch_size: 500 epochs: 100
 algorithm { preset: "downpour" } block_kib: 64"""
 # The sum of a worker's phases, as a share of the time from its first step to its last.
 PHASES = """include perfetto module slices.with_context;
-with steps as (select upid, min(ts) as first, max(ts + dur) as last from thread_slice where name = 'step' group by upid)
+with steps as (
+  select upid, min(ts) as first, max(ts + dur) as last from thread_slice where name = 'step' group by upid)
 select process_name, sum(dur) * 1.0 / (last - first) from thread_slice join steps using (upid)
 where name in ('step', 'data') and ts >= first and ts + dur <= last group by upid"""
 # Blocks that a server began to apply before a worker had sent them, or after it had the answer; and all.
 APPLIED = """include perfetto module slices.with_context;
 with blocks as materialized (
-  select name, ts, dur, extract_arg(arg_set_id, 'args.worker') as worker, extract_arg(arg_set_id, 'args.block') as block,
-         extract_arg(arg_set_id, 'args.push') as push,
+  select name, ts, dur, extract_arg(arg_set_id, 'args.worker') as worker,
+         extract_arg(arg_set_id, 'args.block') as block, extract_arg(arg_set_id, 'args.push') as push,
          iif(name = 'network', substr(thread_name, length('network to ') + 1),
              substr(process_name, 1, instr(process_name, ' (') - 1)) as server
   from thread_slice where name in ('network', 'apply')),

@@ -80,7 +80,8 @@ def picture(table):
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
         f'font-size="13"><rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{LEFT}" y="28" font-size="16">Test accuracy after 3 epochs with gradients that are late</text>',
+        f'<text x="{LEFT}" y="28" font-size="16">'
+        "Test accuracy after 3 epochs with gradients that are late</text>",
     ]
     for tenths in range(0, 11, 2):
         y = y_of(tenths / 10)
@@ -91,8 +92,8 @@ def picture(table):
     for delay in DELAYS:
         svg.append(f'<text x="{x_of(delay)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{delay}</text>')
     svg.append(
-        f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 12}" text-anchor="middle">delay of every push, versions'
-        "</text>"
+        f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 12}" text-anchor="middle">'
+        "delay of every push, versions</text>"
     )
     # The line of a compensation whose job diverges ends before that delay, which has a cross on the axis.
     scores = {
@@ -114,16 +115,18 @@ def picture(table):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         y = label_y[name] - over
         svg.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+            f'<polyline points="{path}" fill="none" '
+            f'stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
         svg += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
         if lost:
             svg.append(
-                f'<text x="{x_of(lost[0]):.1f}" y="{HEIGHT - BOTTOM + 5}" text-anchor="middle" fill="{colour}">&#215;</text>'
+                f'<text x="{x_of(lost[0]):.1f}" y="{HEIGHT - BOTTOM + 5}" text-anchor="middle" '
+                f'fill="{colour}">&#215;</text>'
             )
         svg.append(
-            f'<line x1="{WIDTH - RIGHT + 10}" x2="{WIDTH - RIGHT + 36}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
-            f'stroke-width="2" stroke-dasharray="{dashes}"/>'
+            f'<line x1="{WIDTH - RIGHT + 10}" x2="{WIDTH - RIGHT + 36}" y1="{y:.1f}" y2="{y:.1f}" '
+            f'stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
         words = name + (f" (diverges at {lost[0]})" if lost else "")
         svg.append(f'<text x="{WIDTH - RIGHT + 42}" y="{y + 4:.1f}" fill="{colour}">{words}</text>')

@@ -19,7 +19,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from chromium import Chromium, install, wait_for  # noqa: E402
 
 CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
-JOB = """name: "digits" model { layers { flatten {} } layers { dense { units: 64 } } layers { relu {} } layers { dense { units: 10 } } }
+JOB = """name: "digits"
+model {
+  layers { flatten {} } layers { dense { units: 64 } } layers { relu {} } layers { dense { units: 10 } }
+}
 data { drawn_digits { train_samples: 2000 test_samples: 500 } } workers: 2 batch_size: 32 epochs: 1000000
 algorithm { preset: "downpour" } evaluation { every_epochs: 1 } faults { heartbeat_timeout_seconds: 3 }"""
 

@@ -24,7 +24,10 @@ import urllib.request
 PATIENCE = 600
 WORK = pathlib.Path(os.environ["TEST_TMPDIR"])
 FILES = pathlib.Path("deploy/prometheus")
-JOB = """name: "digits" model { layers { flatten {} } layers { dense { units: 64 } } layers { relu {} } layers { dense { units: 10 } } }
+JOB = """name: "digits"
+model {
+  layers { flatten {} } layers { dense { units: 64 } } layers { relu {} } layers { dense { units: 10 } }
+}
 data { drawn_digits { train_samples: 2000 test_samples: 500 } } workers: 2 batch_size: 32 epochs: 40
 algorithm { preset: "downpour" } evaluation { every_epochs: 10 } faults { standby: 1 }"""
 daemons = {}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the Pods of rendered manifests as local processes, for tests/deploy/kubernetes_test.sh.
 
-    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD]
-    [--exec=POD]
+    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD]
+    [--delete=POD] [--exec=POD]
 
 Each Pod has a network namespace, an address and the names that the cluster's DNS would give, the declared
 commands, arguments, environment, user, read-only root and volumes, probes with their periods and thresholds,
@@ -294,15 +294,15 @@ class Pod:
         self.start_at = now + (BACKOFF * 2 ** (self.restarts - 2) if self.restarts > 1 else 0)
 
     def kill_program(self):
-        """As the kernel does where memory is short: the container's program, not the script that started
-        it."""
+        """As the kernel does where memory is short: the container's program,
+        not the script that started it."""
         pid = self.process.pid
         with open(f"/proc/{pid}/task/{pid}/children") as children:
             os.kill(int(children.read().split()[0]), signal.SIGKILL)
 
     def kill_container(self):
-        """As the kubelet does: all processes of the container, the script that is its first one among
-        them."""
+        """As the kubelet does: all processes of the container,
+        the script that is its first one among them."""
         pids = [self.process.pid]
         for pid in pids:
             with open(f"/proc/{pid}/task/{pid}/children") as children:
@@ -379,8 +379,8 @@ class Cluster:
             )
 
     def has_names(self, pod):
-        """Returns True if DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by
-        itself."""
+        """Returns True if DNS knows the Pod: a headless Service selects it, ready or not;
+        JobSet makes one by itself."""
         if pod.owner != "StatefulSet":
             return pod.subdomain is not None
         for service in self.of("Service"):

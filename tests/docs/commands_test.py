@@ -223,7 +223,10 @@ def cluster_container(command, place):
     train = re.search(r"\.sif (train) (.*)", command)
     if train:
         expect_flags(train[2], help_of("cli/catchment", train[1]))
-    return "files and flags exist; tests/deploy/apptainer_test.sh builds the image, container_test.sh the Dockerfile's"
+    return (
+        "files and flags exist; tests/deploy/apptainer_test.sh builds the image, "
+        "container_test.sh the Dockerfile's"
+    )
 
 
 def kubectl(command, place):
@@ -269,7 +272,8 @@ GPU_BUNDLE = taken_by(
     "deploy/gpu_bundle.sh",
 )
 HIDDEN = re.compile(
-    r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|deploy/\S+\.sh)( |$)"
+    r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|"
+    r"deploy/\S+\.sh)( |$)"
 )
 COMPARED = ("report.html", "report.json")
 SOMETIMES = ("model-best.safetensors", "program.txt")  # with evaluation.keep_best, with --program
@@ -604,8 +608,8 @@ def check_hidden_commands():
 
 
 def check_promises():
-    """The table of the files that `train` writes, on the quick start, has the files that are checked
-    above."""
+    """The table of the files that `train` writes, on the quick start,
+    has the files that are checked above."""
     table = r"writes to `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
     promised = re.search(table, pages.read("docs/quickstart.md"))[1]
     names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]

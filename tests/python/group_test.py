@@ -15,8 +15,8 @@ sys.path.insert(0, os.path.abspath("python"))
 import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
 
-# 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17, which two processes cannot
-# divide.
+# 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17,
+# which two processes cannot divide.
 BATCH = "batch_size=17"
 SGD = (
     "optimizer.kind=SGD",

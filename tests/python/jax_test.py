@@ -48,11 +48,12 @@ REFUSED = {
     "accumulates": "algorithm.contribution.gradient.push_period in the job",
     "own-samples": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
     "own-samples-optax": r"a step was made without a minibatch.*loop over worker.minibatches\(\)",
-    "elsewhere": r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the "
-    r"job's weights",
+    "elsewhere": r"leaf \['hidden'\]\['bias'\] of the parameters has different values than the job's weights",
     "no-params": r"call update\(grads, state, params, value=loss\)",
     "statistics": r"leaf \['batch_stats'\]\['mean'\] of the parameters is a batch statistic",
-    "statistics-nnx": r"leaf \['norm'\]\['mean'\] of the parameters is a batch statistic.*nnx.state\(model, nnx.Param\)",
+    "statistics-nnx": (
+        r"leaf \['norm'\]\['mean'\] of the parameters is a batch statistic.*nnx.state\(model, nnx.Param\)"
+    ),
 }
 # The rows of the table in docs/jax.md, and the programs that do what each is about.
 ROWS = {

@@ -64,8 +64,8 @@ if numpy is not None:
         "import numpy; numpy.subtract(worker.weights, 1, out=worker.weights)",
         "import numpy; numpy.add.at(worker.weights, [0], 1)",
     ]
-# Does the daemon's half of proto/attach.proto for three steps or, if join gets a test set, evaluations, and says
-# what it is sent.
+# Does the daemon's half of proto/attach.proto for three steps or, if join gets a test set, evaluations, and
+# says what it is sent.
 WORKER = """#!%s
 import array, contextlib, mmap, os, socket, struct, subprocess, sys
 sys.path.insert(0, %r)
@@ -96,8 +96,10 @@ for name, size in (("weights", 16), ("gradient", 16), ("plan", 64 + 64 * 24)):
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind("")
 listener.listen()
-shell = subprocess.Popen(["/bin/sh", "-c", program[len("--program="):]], env=dict(
-    os.environ, CATCHMENT_ATTACH="97,98,99,100", CATCHMENT_ATTACH_ADDRESS=listener.getsockname()[1:].decode()))
+address = listener.getsockname()[1:].decode()
+shell = subprocess.Popen(
+    ["/bin/sh", "-c", program[len("--program="):]],
+    env=dict(os.environ, CATCHMENT_ATTACH="97,98,99,100", CATCHMENT_ATTACH_ADDRESS=address))
 connection = listener.accept()[0]
 fds = array.array("i", [theirs.fileno()] + [fd for fd, _ in memories])
 connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())])
@@ -128,7 +130,8 @@ for step in (1, 2, 3):
         continue
     if kind != "done":
         break
-    say("step", fields["step"], "loss", fields["loss"], "gradient", struct.unpack_from("=f", memories[1][1])[0], *fields.get("metrics", []))
+    gradient = struct.unpack_from("=f", memories[1][1])[0]
+    say("step", fields["step"], "loss", fields["loss"], "gradient", gradient, *fields.get("metrics", []))
 say("last message", kind, fields.get("why", "") if fields else "")
 if kind in ("done", "scored", "left"):
     struct.pack_into("=Q", plan, 8, 4)
@@ -225,7 +228,10 @@ class JoinTest(unittest.TestCase):
         self.assertIn("worker: last message failed NameError: name 'undefined' is not defined", output)
 
     def test_metrics_are_sent_with_the_step(self):
-        logs = 'worker.log({"norm": samples[0], "one": True}); samples[0] > 11 or worker.log({"norm": 1}); worker.step'
+        logs = (
+            'worker.log({"norm": samples[0], "one": True}); samples[0] > 11 or worker.log({"norm": 1}); '
+            "worker.step"
+        )
         output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", logs)))
         one = "{'name': 'one', 'sum': 1.0, 'count': 1}"
         for value, sum, count in ((11, 12.0, 2), (12, 12.0, 1), (13, 13.0, 1)):
@@ -284,8 +290,7 @@ class JoinTest(unittest.TestCase):
         for statement, failure in (
             (
                 'worker.gradients["w"] = values(1, 2)',
-                r"the gradient of w has shape \(2,\), but the parameter has "
-                r"\(4,\)",
+                r"the gradient of w has shape \(2,\), but the parameter has \(4,\)",
             ),
             ("worker.gradient = values(1, 2)", r"worker.gradient has shape \(4,\), but got \(2,\)"),
             ('worker.gradients["v"] = values(1, 2)', "the job has no parameter 'v': it has 'w'"),
@@ -325,7 +330,10 @@ class JoinTest(unittest.TestCase):
             "Warning: evaluate's second value is a number of samples, and got 1.0, which is one of 400",
             output,
         )
-        right = "evaluate's second value is a number of samples, from 0 to 400, got %s: return (z.argmax(1) == y).sum()"
+        right = (
+            "evaluate's second value is a number of samples, from 0 to 400, got %s: "
+            "return (z.argmax(1) == y).sum()"
+        )
         for result, failure in (
             ("(0.5, 0.97)", right % "0.97"),
             ("(0.5, 10 ** 6)", right % "1000000"),

@@ -50,8 +50,8 @@ def two_inputs():
 
 
 class OwnStep(keras.Model):
-    """Makes its steps itself, with clipped gradients, as Keras's guides to train_step do it for each
-    backend."""
+    """Makes its steps itself, with clipped gradients, as Keras's guides to train_step
+    do it for each backend."""
 
     reports, applies = True, 1
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""catchment.keras with the real daemons: keras_program.py. Needs an interpreter with Keras 3 and its
-backends:
+"""catchment.keras with the real daemons: keras_program.py.
+Needs an interpreter with Keras 3 and its backends:
 
     /path/to/venv/bin/python tests/python/keras_test.py
 
@@ -159,8 +159,7 @@ class KerasTest(ProgramCase):
             ((model(), (x, y[1:])), "the parts of the training set have 9 and 10 samples"),
             (
                 (model(), (x, y), (x, iter(y))),
-                r"the test set has a part of type "
-                r".*iterator.*worker.data\(load\)",
+                r"the test set has a part of type .*iterator.*worker.data\(load\)",
             ),
             ((model(), (x, y)), "was not started by a Catchment worker"),
         ):

@@ -1,6 +1,6 @@
 """The programs of lightning_test.py: python lightning_program.py ROWS VARIANT. Without a worker it trains by
-itself, and prints the final weights as JSON. VARIANT-old has the package pytorch_lightning in place of
-lightning."""
+itself, and prints the final weights as JSON. VARIANT-old has the package
+pytorch_lightning in place of lightning."""
 
 import json
 import os
@@ -65,8 +65,8 @@ class Manual(Classifier):
 
 
 class Parts(Classifier):
-    """Accumulates the gradient of a minibatch in two backward passes, clips it, and has a schedule, all by
-    hand."""
+    """Accumulates the gradient of a minibatch in two backward passes, clips it,
+    and has a schedule, all by hand."""
 
     def __init__(self):
         super().__init__()
@@ -130,8 +130,8 @@ class Head(Classifier):
 
 
 class Two(Classifier):
-    """Has an optimizer, and a schedule that changes nothing, for each of two parts. The second does not train in
-    every minibatch."""
+    """Has an optimizer, and a schedule that changes nothing, for each of two parts. The second does not train
+    in every minibatch."""
 
     count = 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python/catchment/_messages.py against protobuf's own compiler, which encodes and decodes the same
-messages."""
+"""python/catchment/_messages.py against protobuf's own compiler,
+which encodes and decodes the same messages."""
 
 import array
 import re
@@ -43,8 +43,9 @@ class MessagesTest(unittest.TestCase):
         }
         self.assertEqual(
             as_protobuf_reads("hello", hello),
-            'hello { version: 1 tensors { name: "a.weight" shape: 300 shape: 2 } tensors { name: "scale\\303\\251" } '
-            'more: true train_samples: 1099511627776 device: "a \\"device\\"" }',
+            'hello { version: 1 tensors { name: "a.weight" shape: 300 shape: 2 } '
+            'tensors { name: "scale\\303\\251" } more: true '
+            'train_samples: 1099511627776 device: "a \\"device\\"" }',
         )
         self.assertEqual(as_protobuf_reads("final", {"begin": 128}), "final { begin: 128 }")
         self.assertEqual(as_protobuf_reads("final", {"begin": 0}), "final { }")

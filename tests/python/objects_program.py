@@ -26,7 +26,8 @@ STEPS = 15
 
 
 def attack_and_clear(clear):
-    """Trains on inputs that were moved against the model, by backward passes that also reach its parameters."""
+    """Trains on inputs that were moved against the model, by backward passes that also reach its
+    parameters."""
 
     def backward(model, optimizer, x, y):
         moved = x.clone().requires_grad_()

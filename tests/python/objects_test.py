@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The table of docs/python.md, "What of a program's objects counts": objects_program.py with the real daemons. Run as
-torch_test.py is."""
+"""The table of docs/python.md, "What of a program's objects counts": objects_program.py with the real
+daemons. Run as torch_test.py is."""
 
 import json
 import os
@@ -13,7 +13,10 @@ import objects_program  # noqa: E402
 from torch_case import TorchCase, read  # noqa: E402
 
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
-OVER = "UserWarning: the job is over, so this loop has no minibatches: one loop over the worker's minibatches is the whole job"
+OVER = (
+    "UserWarning: the job is over, so this loop has no minibatches: one loop over the worker's minibatches "
+    "is the whole job"
+)
 # Runs its file again in each process of its DataLoader.
 UNGUARDED = """
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The example of a search with Optuna: it trains, prunes, continues and names the best trial. PYTHON has
-Optuna.
+"""The example of a search with Optuna: it trains, prunes, continues and names the best trial.
+PYTHON has Optuna.
 
 bazel test //tests/python:optuna_test --test_env=PYTHON=/path/to/venv/bin/python
 """

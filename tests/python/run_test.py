@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""catchment.train and catchment.compare with real daemons and functions that need neither NumPy nor
-cloudpickle."""
+"""catchment.train and catchment.compare with real daemons and functions that need
+neither NumPy nor cloudpickle."""
 
 import contextlib
 import json

@@ -74,8 +74,8 @@ class TorchCase(unittest.TestCase):
         return out
 
     def attached(self, variant, *arguments, command="", program="torch_program", **more):
-        """Trains a variant of a program of this directory; `command` goes between the interpreter and the
-        program."""
+        """Trains a variant of a program of this directory; `command` goes between the
+        interpreter and the program."""
         program = "%s %s tests/python/%s.py %s %s" % (sys.executable, command, program, self.rows, variant)
         return self.catchment(
             "attached-%s" % self.id().split(".")[-1] + variant,
@@ -147,8 +147,8 @@ class FrameworkCase(TorchCase):
 
 
 class RowsChecks:
-    """Tests of the tables in docs/lightning.md. rows: a module with their cases, of programs that end where they
-    would join a job. section: the heading above the table."""
+    """Tests of the tables in docs/lightning.md. rows: a module with their cases, of programs that end where
+    they would join a job. section: the heading above the table."""
 
     def test_refuses_by_name(self):
         for row, cases in self.rows.REFUSED.items():

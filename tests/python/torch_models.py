@@ -95,7 +95,8 @@ class Rests(torch.optim.Optimizer):
 
 
 def rest(samples, precision):
-    """Trains in a precision; sends no move for what the servers' float32 weights have more than the model's."""
+    """Trains in a precision; sends no move for what the servers' float32 weights
+    have more than the model's."""
     model = nn.Linear(6, 64, bias=False).to(precision)
     optimizer = Rests(model.parameters())
     worker = catchment.join(model, samples, optimizer=optimizer)
@@ -114,8 +115,8 @@ def rest(samples, precision):
 
 
 def train_gan(samples, freezes):
-    """The steps of PyTorch's tutorial of DCGAN, with one step of the worker in place of those of two optimizers,
-    and beside them plain PyTorch's, in which each loss moves its own model."""
+    """The steps of PyTorch's tutorial of DCGAN, with one step of the worker in place of those of two
+    optimizers, and beside them plain PyTorch's, in which each loss moves its own model."""
     discriminator = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1), nn.Sigmoid())
     generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6), nn.Tanh())
     own_discriminator, own_generator = copy.deepcopy(discriminator), copy.deepcopy(generator)

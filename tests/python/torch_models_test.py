@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests what the job makes of models whose parts do not all learn by gradients: frozen and running statistics,
-buffers, low precision, several models in one. With the real daemons: torch_models.py. Needs PyTorch 2.1 or
-newer."""
+"""Tests what the job makes of models whose parts do not all learn by gradients: frozen and running
+statistics, buffers, low precision, several models in one. With the real daemons: torch_models.py. Needs
+PyTorch 2.1 or newer."""
 
 import os
 import re
@@ -159,7 +159,8 @@ class StatisticsTest(unittest.TestCase):
 
 
 class Branches(nn.Module):
-    """Parts that a loss reaches in an order of its own: the first one before the second, or a third beside it."""
+    """Parts that a loss reaches in an order of its own: the first one before the second,
+    or a third beside it."""
 
     def __init__(self):
         super().__init__()

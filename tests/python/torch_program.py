@@ -444,8 +444,8 @@ PROGRAMS = {
 
 
 def local_copy(model, samples, worker, steps, backward):
-    """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are
-    planned."""
+    """The same training with PyTorch's SGD, on the minibatches of the plan,
+    for as many steps as are planned."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for step in range(1, steps + 1):
         batch = [samples[index] for index in worker._attachment.plan.samples(step)]

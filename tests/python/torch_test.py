@@ -127,8 +127,8 @@ class TorchTest(TorchCase):
             self.assertEqual(
                 [str(one.message) for one in caught],
                 [
-                    "this is worker %d of its machine, and its model is on cuda:0, which other workers may use, "
-                    "too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index
+                    "this is worker %d of its machine, and its model is on cuda:0, which other workers may "
+                    "use, too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index
                 ]
                 * warns,
             )
@@ -140,13 +140,13 @@ class TorchTest(TorchCase):
             ("own-scheduler", "the job sets the learning rate, so changes by the program"),
             (
                 "own-decay",
-                "the job sets weight_decay, so the program's has no effect: set "
-                "optimizer.weight_decay in the job",
+                "the job sets weight_decay, so the program's has no effect: set optimizer.weight_decay in "
+                "the job",
             ),
             (
                 "freezes",
-                "parameter dense1.bias has no gradient in this step. To the servers "
-                "it is 0, so the job's momentum",
+                "parameter dense1.bias has no gradient in this step. To the servers it is 0, so the job's "
+                "momentum",
             ),
         ):
             self.attached(variant, *self.sets("epochs=1"))
@@ -293,8 +293,8 @@ class TorchTest(TorchCase):
         summary = json.loads(read(out + "/summary.json"))
         self.assertEqual(summary["samples"], 512)
         self.assertEqual(summary["updates"], 2)
-        # A model that has learned nothing gives each of about 100 characters the same probability: log(100) =
-        # 4.6.
+        # A model that has learned nothing gives each of about 100 characters the same probability:
+        # log(100) = 4.6.
         self.assertLess(summary["test_loss"], 4.2)
 
     def test_names_what_the_program_did_wrong(self):
@@ -344,7 +344,8 @@ class TorchTest(TorchCase):
             ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
             (
                 "own-samples",
-                r"samples that the job has not assigned.*loop over worker.minibatches\(\) or worker.loader\(\)",
+                r"samples that the job has not assigned.*"
+                r"loop over worker.minibatches\(\) or worker.loader\(\)",
             ),
             (
                 "loader-batch",

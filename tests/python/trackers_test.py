@@ -43,8 +43,8 @@ def directory(name):
 
 
 def records(run):
-    """The records of an offline run of W&B, which is a log of LevelDB's format behind a header of seven
-    bytes."""
+    """The records of an offline run of W&B, which is a log of LevelDB's format behind a
+    header of seven bytes."""
     names = [name for name in os.listdir(directory("wandb")) if name.endswith("-" + run)]
     with open(os.path.join(directory("wandb"), names[0], "run-%s.wandb" % run), "rb") as file:
         data = file.read()

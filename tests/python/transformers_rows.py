@@ -1,5 +1,5 @@
-"""The features of programs with Hugging Face's Trainer, and what becomes of them in a job: a case for each row
-of the tables in docs/lightning.md that a program meets when train() begins, before it joins a job."""
+"""The features of programs with Hugging Face's Trainer, and what becomes of them in a job: a case for each
+row of the tables in docs/lightning.md that a program meets when train() begins, before it joins a job."""
 
 import tempfile
 import warnings
@@ -32,7 +32,8 @@ def _overrides(name):
 
 
 def outcome(kind=catchment.transformers.Trainer, arguments=None, **trainer):
-    """Returns the warnings of a train(), and the error with which it ends; without a worker it cannot join."""
+    """Returns the warnings of a train(), and the error with which it ends;
+    without a worker it cannot join."""
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:

@@ -148,7 +148,8 @@ class TransformersTest(FrameworkCase):
             self.assertIn(words, self.logs)
         self.assertRegex(
             self.evaluators_log(self.trained("percent", "epochs=2", fails=True)),
-            "the metric eval_accuracy is the test accuracy, a share from 0 to 1, got .*: have compute_metrics",
+            "the metric eval_accuracy is the test accuracy, a share from 0 to 1, got .*: "
+            "have compute_metrics",
         )
 
 

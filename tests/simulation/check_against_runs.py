@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `catchment simulate` with runs of `catchment compare` on this machine, and prints the table of
-docs/results/simulation.md.
+"""Compares `catchment simulate` with runs of `catchment compare` on this machine,
+and prints the table of docs/results/simulation.md.
 
     CATCHMENT_DATA=/data tests/simulation/check_against_runs.py OUT_DIR [JOB...]
 

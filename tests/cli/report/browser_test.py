@@ -51,7 +51,8 @@ for (const svg of document.querySelectorAll("svg")) {
   const name = svg.getAttribute("aria-label");
   const texts = [...svg.querySelectorAll("text")].map(text => [text, text.getBoundingClientRect()]);
   for (const [text, box] of texts) {
-    if (text.getAttribute("font-size") * scale < 7.4) problems.push(name + ": too small: " + text.textContent);
+    if (text.getAttribute("font-size") * scale < 7.4)
+      problems.push(name + ": too small: " + text.textContent);
     if (box.left < picture.left - 0.5 || box.right > picture.right + 0.5)
       problems.push(name + ": cut off: " + text.textContent);
     for (const [other, its] of texts) {

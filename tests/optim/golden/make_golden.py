@@ -8,8 +8,8 @@ The file, in float64 unless it says otherwise:
   gradients  [steps][n]; float32 numbers. They do not depend on the weights. One component is tiny, and the
              last is 0 throughout, as its weight is: it must stay 0 exactly
   cases      name
-             optimizer   the job's optimizer (proto/job.proto, Optimizer) in protobuf's JSON; what is absent is left
-                         to the defaults, here and in PyTorch
+             optimizer   the job's optimizer (proto/job.proto, Optimizer) in protobuf's JSON; what is absent
+                         is left to the defaults, here and in PyTorch
              torch       the same as a call; numbers as they are after a job file's float32 has rounded them
              weights     {"step": [n]}, after some of the steps
 With a schedule, which is ONE_CYCLE, rate and momentum of step t are those of OneCycleLR, at progress (t - 1)
@@ -64,8 +64,8 @@ def torch_arguments(optimizer):
 
 
 def one_cycle(optimizer, torch_optimizer):
-    """Returns PyTorch's scheduler. Its rise ends in step pct_start * STEPS - 1, its fall in step STEPS -
-    1."""
+    """Returns PyTorch's scheduler. Its rise ends in step pct_start * STEPS - 1,
+    its fall in step STEPS - 1."""
     schedule = {name: float32(value) for name, value in optimizer["schedule"].items() if name != "decay"}
     start, end = schedule["initial_lr_fraction"], schedule["final_fraction"]
     return torch.optim.lr_scheduler.OneCycleLR(

@@ -97,8 +97,8 @@ class Gradient:
 
 
 class Elastic:
-    """Exchanges before steps 0, k, 2k, ... of its own, and once more at the end; EASGD, and EAMSGD with a
-    momentum."""
+    """Exchanges before steps 0, k, 2k, ... of its own, and once more at the end; EASGD,
+    and EAMSGD with a momentum."""
 
     def __init__(self, job, parameters, size):
         self.period, self.optimizer = job.algorithm.contribution.elastic.communication_period, job.optimizer

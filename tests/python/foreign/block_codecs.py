@@ -22,8 +22,8 @@ def to_bfloat16(values):
 
 
 def float16_scale(values):
-    """Returns the power of two with which the block's largest magnitude comes to lie between 2^14 and
-    2^15."""
+    """Returns the power of two with which the block's largest magnitude comes to lie
+    between 2^14 and 2^15."""
     largest = float(numpy.max(numpy.abs(values)))
     if largest == 0 or not math.isfinite(largest):
         return 1.0
@@ -63,8 +63,8 @@ def error_feedback(codec, compression, size):
 
 
 class ScaledGroups:
-    """Codes of 8 or 4 bits with a scale for each group, with error feedback: the residual of one shard's
-    values."""
+    """Codes of 8 or 4 bits with a scale for each group, with error feedback:
+    the residual of one shard's values."""
 
     def __init__(self, codec, decay, size):
         self.codec, self.decay, self.residual = codec, numpy.float32(decay), numpy.zeros(size, numpy.float32)

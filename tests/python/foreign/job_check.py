@@ -1,5 +1,5 @@
-"""Refuses jobs that this client would train otherwise than they say: docs/wire_protocol.md, "Fields of the
-job"."""
+"""Refuses jobs that this client would train otherwise than they say: docs/wire_protocol.md,
+"Fields of the job"."""
 
 from model import Unsupported
 
@@ -96,8 +96,8 @@ def check(job):
 
 
 def set_fields(message, prefix):
-    """Yields the path and the value of every field that is set, and fails for what job.proto does not
-    have."""
+    """Yields the path and the value of every field that is set,
+    and fails for what job.proto does not have."""
     if len(message.UnknownFields()) > 0:
         raise Unsupported("%s has a field that this client does not know" % (prefix or "the job"))
     for field, value in message.ListFields():

@@ -37,8 +37,8 @@ class Model:
         return slice(begin, self.size)
 
     def gradient(self, weights, x, labels):
-        """Returns the gradient of the mean softmax cross-entropy, the sum of losses and the number of right
-        samples."""
+        """Returns the gradient of the mean softmax cross-entropy,
+        the sum of losses and the number of right samples."""
         inputs = []
         for layer in self.layers:
             inputs.append(x)

@@ -46,8 +46,8 @@ class Shard:
         threading.Thread(target=self._read, args=(self.call,), daemon=True).start()
 
     def _read(self, call):
-        """Takes answers until the stream ends; from its opening on, since the server stops reading
-        otherwise."""
+        """Takes answers until the stream ends; from its opening on,
+        since the server stops reading otherwise."""
         code, why = grpc.StatusCode.UNAVAILABLE, "the stream was closed"
         try:
             for answer in call:

@@ -129,8 +129,8 @@ def neighbours(x):
 
 
 def around_thresholds(codec, s):
-    """Returns a group with the largest magnitude s and, in both signs, each threshold and its two
-    neighbours."""
+    """Returns a group with the largest magnitude s and, in both signs,
+    each threshold and its two neighbours."""
     if codec == "INT8":
         u = F(F(s) / F(127))
         middles = [F(F(k + 0.5) * u) for k in (0, 1, 2, 3, 62, 63, 64, 125, 126)]

@@ -2,8 +2,8 @@
 
     python3 measure_errors.py          (needs numpy; takes seconds)
 
-131,072 random values of each distribution. "int4" has 15 equal steps from -s to s in groups of 128, for
-comparison.
+131,072 random values of each distribution. "int4" has 15 equal steps from -s to s in
+groups of 128, for comparison.
 """
 
 import numpy as np

@@ -6,7 +6,8 @@ The file:
   torch  version
   cases  name
          optimizer  the job's optimizer (proto/job.proto, Optimizer) in protobuf's JSON
-         torch      the scheduler that it is held to; numbers as they are after a job file's float32 has rounded them
+         torch      the scheduler that it is held to; numbers as they are after a job file's float32 has
+                    rounded them
          rates      [101], in float64: the learning rates of steps 0 .. 100, at progress step / 100
          momenta    [101], where the schedule cycles the momentum: the momentum of these steps
 With a warm-up of W steps its rates come first, those of LambdaLR(t / W) times where the decay begins; then

@@ -270,8 +270,8 @@ class Kernel:
 
     @staticmethod
     def compare(comparison, kind, values):
-        # A comparison of floats that ends with u is true where one is NaN; the others, ne included, are
-        # false.
+        # A comparison of floats that ends with u is true where one is NaN; the others,
+        # ne included, are false.
         unordered = kind == "f32" and comparison not in COMPARISONS and comparison[-1:] == "u"
         operator = COMPARISONS.get(comparison[:-1] if unordered else comparison)
         if operator is None:
@@ -337,7 +337,8 @@ class Kernel:
         statements = "\n    ".join(self.statements)
         return (
             f"// {self.name}\nstruct Registers{number} {{\n  {registers}\n}};\n\n"
-            f"int Execute{number}(void* registers, const Thread& thread, char* const* parameters, int resume) {{\n"
+            f"int Execute{number}(void* registers, const Thread& thread, char* const* parameters, "
+            f"int resume) {{\n"
             f"  auto& r = *static_cast<Registers{number}*>(registers);\n"
             f"  switch (resume) {{\n    case 0:;\n    {statements}\n  }}\n  return kEnded;\n}}\n"
         )
@@ -345,8 +346,8 @@ class Kernel:
     def entry(self, number):
         sizes = ", ".join(map(str, self.parameter_sizes))
         return (
-            f'{{"{self.name}", Execute{number}, sizeof(Registers{number}), {self.shared_bytes}, {self.barriers}, '
-            f"{{{sizes}}}}}"
+            f'{{"{self.name}", Execute{number}, sizeof(Registers{number}), {self.shared_bytes}, '
+            f"{self.barriers}, {{{sizes}}}}}"
         )
 
 

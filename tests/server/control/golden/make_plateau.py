@@ -6,10 +6,11 @@ held to.
 The file:
   torch  version
   cases  name
-         schedule the job's schedule (proto/job.proto, Schedule) in protobuf's JSON; what is absent is left to
-         the
-                   defaults, here and in PyTorch (but for min_lr, which PyTorch has as a rate, not as a share)
-         torch     the scheduler that it is held to; numbers as they are after a job file's float32 has rounded them
+         schedule  the job's schedule (proto/job.proto, Schedule) in protobuf's JSON; what is absent is left
+                   to the defaults, here and in PyTorch (but for min_lr, which PyTorch has as a rate, not as
+                   a share)
+         torch     the scheduler that it is held to; numbers as they are after a job file's float32 has
+                   rounded them
          losses    of the evaluations, in order; float64; "NaN" where it is none
          rates     after each of them, of a learning rate that begins at 1; float64
 """

@@ -1,13 +1,14 @@
-"""Makes models.json: losses and gradients of small models, and the first steps of the examples' models, by
-PyTorch.
+"""Makes models.json: losses and gradients of small models,
+and the first steps of the examples' models, by PyTorch.
 
     python3 make_golden.py > models.json          (needs torch; PyPI's 2.15 was used)
 
 Weights and samples follow from a formula, so that another implementation can have the same ones. The file:
   torch   version
-  layers  [{name, model, input, classes, samples, loss, gradient}], in float64, `gradient` the whole flat vector
-  steps   [{name, input, classes, samples, learning_rate, tensors, losses}]: losses of ten steps of plain SGD on one
-          minibatch, in float64; of `tensors` [size, kind, scale], in the order of the flat vector, the
+  layers  [{name, model, input, classes, samples, loss, gradient}], in float64, `gradient` the whole flat
+          vector
+  steps   [{name, input, classes, samples, learning_rate, tensors, losses}]: losses of ten steps of plain SGD
+          on one minibatch, in float64; of `tensors` [size, kind, scale], in the order of the flat vector, the
           initial values: scale * noise, or scale itself where kind is "constant". Dropout is left out.
           Learning rates are so small that no training is chaotic: with 0.02 in the place of 0.001 float32 is
           1 % off after ten steps of resnet20.
