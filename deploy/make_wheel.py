@@ -17,7 +17,7 @@ import tarfile
 import zipfile
 
 sys.dont_write_bytecode = True
-import release_documents  # noqa: E402
+import release_documents
 
 PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
@@ -150,7 +150,7 @@ def add_bundle(wheel, bundle):
 
 def bill_of_materials(version, about, libraries):
     """Returns the SPDX document of the libraries in the wheel (PEP 770)."""
-    commit = re.search(r"^commit: (\S+)$", about, re.M)
+    commit = re.search(r"^commit: (\S+)$", about, re.MULTILINE)
     return (
         json.dumps(
             release_documents.bill_of_materials(

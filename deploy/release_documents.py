@@ -122,7 +122,9 @@ def release_notes(version, commit):
     """Returns the version's section of CHANGELOG.md, without links to files,
     which a release does not have."""
     section = re.search(
-        r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version), read("CHANGELOG.md"), re.M | re.S
+        r"^## %s\b[^\n]*\n(.*?)(?=^## |\Z)" % re.escape(version),
+        read("CHANGELOG.md"),
+        re.MULTILINE | re.DOTALL,
     )
     if section is None:
         sys.exit('release: CHANGELOG.md has no section "## %s"' % version)

@@ -22,7 +22,7 @@ VOID = re.compile(
     r"(template ?<.*> ?|[A-Z_]{4,}(\(.*?\))? |\[\[\w+\]\] |[a-z_]+ |extern \"C\" )*void [\w:~]+\("
 )
 UNFINISHED = re.compile(r"(,|\b(and|or|nor|but|than|because|the|an?))$")
-STRING = re.compile(r'"([^"\\]|\\.)*"|' r"'([^'\\]|\\.)*'")
+STRING = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.)*\1""")
 
 ABOVE = "write the whole comment above the code"
 

@@ -17,8 +17,8 @@ import re
 import subprocess
 import sys
 
-TABLE = re.compile(r"<!-- layers -->\n```text\n(.*?)```", re.S)
-INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.M)
+TABLE = re.compile(r"<!-- layers -->\n```text\n(.*?)```", re.DOTALL)
+INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.MULTILINE)
 
 
 def read_table():

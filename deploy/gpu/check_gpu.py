@@ -1,6 +1,7 @@
 """Runs the parts of deploy/gpu/run.sh, which documents them, and writes results.md and results.json."""
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -13,7 +14,6 @@ import sys
 import mps
 from programs import HERE, Programs, find_tool
 from results import FAILED, Failed, NotRun, Results
-
 
 # The parts in their order: the share of all time at which each one is over. What a part leaves,
 # the next one has.
@@ -135,14 +135,12 @@ class Check:
         while left:
             runs += 1
             name = "layers_test" + (f"_{runs}" if runs > 1 else "")
-            try:
+            with contextlib.suppress(Failed):
                 self.programs.once(name, layers_test(left), 180, cublaslt_level=2)
-            except Failed:
-                pass
             before = len(outcomes)
             with open(self.programs.log(name)) as file:
                 for what, case in re.findall(
-                    r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(), re.M
+                    r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([^\s,]+)", file.read(), re.MULTILINE
                 ):
                     if case in cases:
                         outcomes[case] = what
@@ -245,8 +243,7 @@ class Check:
         found = subprocess.run(
             [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"],
             text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
         )
         if found.returncode != 0:
             return None, "python3 has no torch"

@@ -3,7 +3,7 @@
 Without it the driver divides the time of a GPU between processes, so several of them are as slow as one.
 """
 
-import os
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -45,7 +45,7 @@ class Mps:
     def stop(self):
         if self.folder is None:
             return
-        try:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(
                 [self.control],
                 env=self.env,
@@ -56,8 +56,6 @@ class Mps:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-        except (OSError, subprocess.SubprocessError):
-            pass
         for variable in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
             self.env.pop(variable, None)
         shutil.rmtree(self.folder, ignore_errors=True)

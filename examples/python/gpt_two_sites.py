@@ -121,6 +121,7 @@ def text_of(path):
 def learn(flags):
     """Trains or scores, as a program of catchment_worker."""
     import torch
+
     import catchment.torch
     import tiny_gpt_diloco as tiny
 

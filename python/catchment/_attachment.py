@@ -4,6 +4,7 @@ Internal: users have catchment.Worker and catchment.torch.Worker.
 """
 
 import atexit
+import contextlib
 import errno
 import mmap
 import os
@@ -136,10 +137,8 @@ class Attachment:
     def span(self, name, begin, end):
         """Adds a span to the worker's trace. It is dropped if the worker does not read at present."""
         fields = {"name": name, "begin": begin, "end": end, "thread": threading.get_native_id()}
-        try:
+        with contextlib.suppress(OSError):
             self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "span", fields), socket.MSG_DONTWAIT)
-        except OSError:
-            pass
 
     # --------------------------------------------------------------------------------------------- evaluation
 
@@ -190,10 +189,8 @@ class Attachment:
 
     def fail(self, why):
         """Tells the daemon why the program ends, if it still listens."""
-        try:
+        with contextlib.suppress(OSError):
             self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": _shorten(why)}))
-        except OSError:
-            pass
 
     def _read(self):
         """Takes the next message."""

@@ -4,6 +4,7 @@ python _function.py FILE
 """
 
 import builtins
+import contextlib
 import dis
 import importlib
 import inspect
@@ -54,10 +55,8 @@ def command(function, path):
 
 def _private_directory(path):
     """Creates the directory if it does not exist; returns a descriptor of it."""
-    try:
+    with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (NotADirectoryError, PermissionError) as error:

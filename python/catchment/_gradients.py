@@ -7,8 +7,8 @@ import warnings
 import torch
 
 from . import _model, _scaler
-from ._modules import Hook
 from ._losses import Losses
+from ._modules import Hook
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_BACKWARD = (

@@ -1,6 +1,7 @@
 """A process group of torch.distributed as one worker: rank 0 is attached to the daemon,
 and the others follow it."""
 
+import contextlib
 import ctypes
 import datetime
 import mmap
@@ -176,10 +177,9 @@ def _destroy(groups):
     """Destroys the only group in `groups`, at the latest when the program exits: a thread of gloo that
     releases a tensor after the interpreter has ended aborts the process."""
     group = groups.pop()
-    try:
+    # Raised if the program has destroyed all groups.
+    with contextlib.suppress(AssertionError, ValueError):
         dist.destroy_process_group(group)  # The last reference to it, here, joins its threads.
-    except (AssertionError, ValueError):
-        pass  # The program has destroyed all groups.
 
 
 def _end_with_launcher():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import glob
 import html
-import json
 import os
 import re
 import select
@@ -47,7 +46,7 @@ def train(
     out: Optional[str] = None,
     progress: bool = True,
     **flags: Any,
-) -> "Run":
+) -> Run:
     """Trains a job with servers and workers on this machine, as `catchment train` does; returns its result.
 
     program: the program of each worker: a function without arguments that calls catchment.join(), a Python
@@ -87,7 +86,7 @@ def compare(
     out: Optional[str] = None,
     progress: bool = True,
     **flags: Any,
-) -> "Comparison":
+) -> Comparison:
     """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does;
     returns the results.
 

@@ -171,7 +171,7 @@ class Names:
             folders = {found[:at] for at, c in enumerate(found) if c == "/"} if self._folders else set()
             if found not in self._taken and not any(self._taken.get(folder) for folder in folders):
                 break
-        self._taken.update({folder: False for folder in folders})
+        self._taken.update(dict.fromkeys(folders, False))
         self._taken[found] = True
         if number > 1:
             warnings.warn(_RENAMED % (self._program, name, found), stacklevel=4)

@@ -15,7 +15,6 @@ from torch.utils.data import IterableDataset
 from transformers.trainer_utils import (
     IntervalStrategy,
     SaveStrategy,
-    TrainOutput,
     enable_full_determinism,
     seed_worker,
     set_seed,

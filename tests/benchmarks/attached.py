@@ -184,7 +184,7 @@ class Bench:
 
 def speeds(text):
     """The sum over the processes that said theirs."""
-    found = [float(value) for value in re.findall(r"^speed (\S+)$", text, re.M)]
+    found = [float(value) for value in re.findall(r"^speed (\S+)$", text, re.MULTILINE)]
     if not found:
         sys.exit("attached.py: the program did not say its speed; it printed:\n" + text)
     return sum(found)

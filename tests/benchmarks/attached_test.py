@@ -10,7 +10,7 @@ import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "tests/benchmarks")
-import attached  # noqa: E402
+import attached
 
 
 class AttachedTest(unittest.TestCase):

@@ -23,6 +23,7 @@ fault), and steps (of both replicas).
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -64,6 +65,7 @@ def make():
     """Returns tiny_gpt_diloco, the training and the test set, the model, and AdamW for it."""
     sys.path[:0] = [os.path.join(ROOT, "examples/python"), os.path.join(ROOT, "python")]
     import torch
+
     import tiny_gpt_diloco as tiny
 
     torch.set_num_threads(1)
@@ -279,7 +281,7 @@ class Run:
         before = loopback_bytes()
         self.start_coordinator()
         replicas = [self.start_replica(index) for index in range(REPLICAS)]
-        if not self.system == "torchft":
+        if self.system != "torchft":
             self.start(
                 "evaluator",
                 os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
@@ -325,10 +327,8 @@ class Run:
 
     def close(self):
         for process in self.processes:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 

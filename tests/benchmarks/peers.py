@@ -25,6 +25,7 @@ Catchment's downpour with as many workers divided by this system, so above 1 whe
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -53,10 +54,8 @@ def run_group(command, limit, env=None):
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"no result within {limit:.0f} s: {' '.join(command)}") from None
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{errors[-2000:]}")

@@ -12,7 +12,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
-import peers  # noqa: E402
+import peers
 
 CATCHMENT = """#!/bin/bash
 case "$*" in
@@ -66,8 +66,7 @@ class PeersTest(unittest.TestCase):
                 "--seconds=0.1",
                 *flags,
             ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
         )
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-import catchment  # noqa: E402
+import catchment
 
 
 def main():

@@ -48,8 +48,7 @@ class EscapesTest(unittest.TestCase):
         ended = subprocess.run(
             [PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=600,
         )
         printed = ended.stdout + ended.stderr

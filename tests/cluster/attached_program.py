@@ -17,8 +17,8 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
-import catchment  # noqa: E402
-from catchment import _attachment  # noqa: E402
+import catchment
+from catchment import _attachment
 
 FEATURES, HIDDEN, CLASSES = 6, 8, 3
 SHAPES = {

@@ -20,7 +20,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from chromium import Chromium, install, wait_for  # noqa: E402
+from chromium import Chromium, install, wait_for
 
 CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
 JOB = """name: "digits"

@@ -442,7 +442,10 @@ class Cluster:
                 names = [f"{pod.name}.{pod.subdomain}"] if self.has_names(pod) else []
                 hosts.write(" ".join([self.address(pod), *names, pod.name]) + "\n")
         os.chmod(os.path.join(self.work, "hosts"), 0o644)
-        run = lambda *words: subprocess.run(words, check=True)
+
+        def run(*words):
+            return subprocess.run(words, check=True)
+
         run("ip", "link", "set", "lo", "up")
         run("mount", "-t", "tmpfs", "run", "/run")  # for `ip netns`
         run("ip", "link", "add", "pods", "type", "bridge")

@@ -54,7 +54,7 @@ class Unit:
         self.name, self.instance, self.etc, self.log_path = name, instance, etc, log
         self.settings = {}
         with open(path) as file:
-            for key, value in re.findall(r"^([A-Z]\w*)=(.*)$", file.read(), re.M):
+            for key, value in re.findall(r"^([A-Z]\w*)=(.*)$", file.read(), re.MULTILINE):
                 self.settings.setdefault(key, []).append(value.replace("%i", instance))
         self.process, self.start_at, self.result = None, None, None
         self.starts, self.num_starts = [], 0  # within StartLimitIntervalSec=; since the test began

@@ -36,10 +36,14 @@ def help_of(*program):
 
 
 def flags():
-    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.M)
+    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.MULTILINE)
     programs = [["cli/catchment", name] for name in subcommands]
     programs += [["server/catchment_server"], ["worker/catchment_worker"]]
-    return {flag for program in programs for flag in re.findall(r"^  --([a-z_]+)", help_of(*program), re.M)}
+    return {
+        flag
+        for program in programs
+        for flag in re.findall(r"^  --([a-z_]+)", help_of(*program), re.MULTILINE)
+    }
 
 
 def fields_and_values():
@@ -67,7 +71,7 @@ def functions():
     found = set()
     for path in glob.glob("python/catchment/[!_]*.py") + ["python/catchment/__init__.py"]:
         with open(path, encoding="utf-8") as file:
-            found |= set(re.findall(r"^ *(?:def|class) ([A-Za-z]\w*)", file.read(), re.M))
+            found |= set(re.findall(r"^ *(?:def|class) ([A-Za-z]\w*)", file.read(), re.MULTILINE))
     return found
 
 
@@ -79,7 +83,7 @@ def absent_rows():
             if not line.startswith("|"):
                 continue
             cells = re.split(r" \| ", line.strip().strip("|").strip())
-            if re.search(r"\bnot here\b", cells[-1], re.I):
+            if re.search(r"\bnot here\b", cells[-1], re.IGNORECASE):
                 setting = re.search(r"`([^`(=]+(?:=(?:Sum|Adasum))?)", cells[0])
                 found.append((number, setting[1] if setting else cells[0]))
     return found
@@ -104,7 +108,7 @@ def main():
         used.add(setting)
         for kind, some in names.items():
             for name in sorted(some):
-                if re.fullmatch(r"(.*\.)?(" + ABSENT[setting] + ")", name, re.I):
+                if re.fullmatch(r"(.*\.)?(" + ABSENT[setting] + ")", name, re.IGNORECASE):
                     failures.append(
                         f'{PAGE}:{line}: {setting} is "not here", but there is the {kind} '
                         f"{name}; describe it in the cell"

@@ -21,7 +21,7 @@ import sys
 import time
 
 sys.path.insert(0, "tests/docs")
-import pages  # noqa: E402
+import pages
 
 PROJECT = os.getcwd()
 SCRATCH = os.path.join(os.environ["TEST_TMPDIR"], "pages")
@@ -70,7 +70,7 @@ def shell(command, place):
             timeout=PATIENCE,
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"not done within {PATIENCE} s")
+        raise Failed(f"not done within {PATIENCE} s") from None
     expect(done.returncode == 0, f"exit code {done.returncode}:\n{done.stdout}")
     return done.stdout
 
@@ -612,15 +612,15 @@ def check_promises():
     has the files that are checked above."""
     table = r"writes to `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
     promised = re.search(table, pages.read("docs/quickstart.md"))[1]
-    names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]
+    names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.MULTILINE)]
     if set(names) != {*TRAINED, *SOMETIMES}:
         failures.append(f"docs/quickstart.md promises {names} of `train`; TRAINED has {list(TRAINED)}")
 
 
 def check_two_hosts():
     """From two fresh machines to training on both, by deploy/README.md alone: under eight commands."""
-    section = re.search(r"\n## On several machines\n(.*?)\n## ", pages.read("deploy/README.md"), re.S)[1]
-    count = len(re.findall(r"^    node[01]\$ ", section, re.M))
+    section = re.search(r"\n## On several machines\n(.*?)\n## ", pages.read("deploy/README.md"), re.DOTALL)[1]
+    count = len(re.findall(r"^    node[01]\$ ", section, re.MULTILINE))
     servers = len(re.findall(r"\$ bazel-bin/server/catchment_server ", section))
     workers = len(re.findall(r"\$ bazel-bin/worker/catchment_worker (?!.*--role)", section))
     data = section.count("deploy/fetch_mnist.sh")
@@ -647,7 +647,7 @@ def check_python():
     out = os.path.join(SCRATCH, "docs_quickstart.md/out")
     tensors = [(name, about["shape"]) for name, about in safetensors(f"{out}/model.safetensors").items()]
     manifest = pages.read(glob.glob(f"{out}/checkpoints/*/manifest.textproto")[0])
-    if page["fingerprint"](tensors) != int(re.search(r"^fingerprint: (\d+)", manifest, re.M)[1]):
+    if page["fingerprint"](tensors) != int(re.search(r"^fingerprint: (\d+)", manifest, re.MULTILINE)[1]):
         failures.append("docs/wire_protocol.md: fingerprint is not the servers'")
     values = sum(math.prod(shape) for _, shape in tensors)
     for shard, path in enumerate(sorted(glob.glob(f"{out}/checkpoints/*/shard-?-of-2.safetensors"))):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, "tests/docs")
-import pages  # noqa: E402
+import pages
 
 TREE = os.path.dirname(os.path.realpath("README.md"))
 # Pages whose flags are those of the project's programs.
@@ -113,7 +113,7 @@ def help_of(*program):
 
 
 def known_flags():
-    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.M)
+    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.MULTILINE)
     programs = [["cli/catchment", subcommand] for subcommand in subcommands]
     programs += [
         ["cli/catchment"],

@@ -10,8 +10,8 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment._copies import CudaCopies, HostCopies  # noqa: E402
-from fake_cuda import FakeCuda  # noqa: E402
+from catchment._copies import CudaCopies, HostCopies
+from fake_cuda import FakeCuda
 
 
 class Parameter:

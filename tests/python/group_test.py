@@ -12,8 +12,8 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-import torch_program  # noqa: E402
-from torch_case import TorchCase, read, tensors  # noqa: E402
+import torch_program
+from torch_case import TorchCase, read, tensors
 
 # 240 rows, so that the last minibatch of an epoch has 2 of them, and of others 17,
 # which two processes cannot divide.

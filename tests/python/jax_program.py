@@ -252,7 +252,7 @@ def train(worker, x, y):
     print("the loop has ended as if the job was done")
     np.savez(
         "%s.worker%d.npz" % (sys.argv[1], worker.index),
-        **{name: leaf for name, leaf in zip(worker.parameters, jax.tree.leaves(worker.params()))},
+        **dict(zip(worker.parameters, jax.tree.leaves(worker.params()))),
     )
 
 
@@ -321,7 +321,7 @@ def diverge(worker, x, y, compiled):
 
 def run_page(path, x, y):
     """Runs the blocks of docs/jax.md, each of which joins: the last character of the variant chooses one."""
-    blocks = re.findall(r"```python\n(.*?)```", open("docs/jax.md").read(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", open("docs/jax.md").read(), re.DOTALL)
     names = {"jax": jax, "params": initial(), "x": x, "y": y, "loss_and_gradients": loss_and_gradients}
     exec(blocks[int(path[-1])], names)
     check(names["worker"].params(), names["params"])
@@ -393,9 +393,11 @@ def main():
     path, variant = sys.argv[1:]
     x, y = load(path)
     if variant.startswith("page"):
-        return run_page(variant, x, y)
+        run_page(variant, x, y)
+        return
     if variant in JOIN:
-        return JOIN[variant](x, y)
+        JOIN[variant](x, y)
+        return
     params = PARAMS.get(variant, initial(DTYPES.get(variant, jnp.float32)))
     worker = catchment.join(params, len(x), (part for part in (x, y)) if variant == "no-length" else x)
     if worker.evaluates:

@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, "tests/python")
-from program_case import ProgramCase, SAMPLES, read, tensors  # noqa: E402
+from program_case import SAMPLES, ProgramCase, read, tensors
 
 # As jax_program.py does it.
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")

@@ -13,7 +13,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
-from catchment import _vectors  # noqa: E402
+from catchment import _vectors
 
 numpy = _vectors.numpy  # None if it is not installed, as in `bazel test`
 

@@ -565,7 +565,7 @@ def check_rows(x, y):
 
 def run_page(x, y):
     """Runs the first program of docs/keras.md with other data."""
-    block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
+    block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.DOTALL)[1]
     names = {
         "keras": keras,
         "model": perceptron(),

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from program_case import ProgramCase, SAMPLES, tensors  # noqa: E402
+from program_case import SAMPLES, ProgramCase, tensors
 
 BACKENDS = os.environ.get("BACKENDS", "jax torch tensorflow").split()
 os.environ.setdefault("KERAS_BACKEND", BACKENDS[0])

@@ -7,11 +7,12 @@ import os
 import sys
 import warnings
 
-import catchment.lightning
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler, TensorDataset
+
+import catchment.lightning
 
 if sys.argv[-1].endswith("-old"):
     import pytorch_lightning as L

@@ -4,7 +4,6 @@ docs/lightning.md that a program meets when fit() begins, before it joins a job.
 import datetime
 import warnings
 
-import catchment.lightning
 import lightning as L
 import torch
 from lightning.pytorch import callbacks
@@ -20,6 +19,8 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
+
+import catchment.lightning
 
 ROWS = TensorDataset(torch.rand(40, 6), torch.zeros(40, dtype=torch.long))
 

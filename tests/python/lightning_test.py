@@ -7,11 +7,12 @@ import subprocess
 import sys
 import unittest
 
+from torch.nn import functional as F
+from torch.utils.data import BatchSampler, DataLoader
+
 import lightning_program
 import lightning_rows
 from catchment import _loaders
-from torch.nn import functional as F
-from torch.utils.data import BatchSampler, DataLoader
 from torch_case import FrameworkCase, RowsChecks, read, tensors
 
 

@@ -10,7 +10,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
-from catchment import _attachment, _messages  # noqa: E402
+from catchment import _attachment, _messages
 
 PROTO = "proto/attach.proto"
 

@@ -16,8 +16,8 @@ PYTHON = os.environ.get("PYTHON")
 if PYTHON and os.path.abspath(PYTHON) != sys.executable:
     os.execv(PYTHON, [PYTHON, *sys.argv])
 
-import nbclient  # noqa: E402
-import nbformat  # noqa: E402
+import nbclient
+import nbformat
 
 FOLDER = "cli" if os.path.exists("cli/catchment") else "bazel-bin/cli"
 

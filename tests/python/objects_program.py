@@ -167,13 +167,15 @@ def train_in_thread(model, make, left_out=None):
     return worker
 
 
+def returning(worker):
+    return lambda: worker
+
+
 THREADS = {
     "thread": train_in_thread,
     "thread-leaves-out": lambda model, make: train_in_thread(model, make, 4),
-    "thread-of-loop-only": lambda model, make: train_in_thread(model, lambda worker=make(): worker),
-    "thread-of-loop-only-leaves-out": lambda model, make: train_in_thread(
-        model, lambda worker=make(): worker, 4
-    ),
+    "thread-of-loop-only": lambda model, make: train_in_thread(model, returning(make())),
+    "thread-of-loop-only-leaves-out": lambda model, make: train_in_thread(model, returning(make()), 4),
     "producer": produce,
 }
 

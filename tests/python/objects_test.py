@@ -9,8 +9,8 @@ import unittest
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-import objects_program  # noqa: E402
-from torch_case import TorchCase, read  # noqa: E402
+import objects_program
+from torch_case import TorchCase, read
 
 SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
 OVER = (

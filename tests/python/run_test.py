@@ -19,8 +19,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 sys.modules["cloudpickle"] = None  # as where it is not installed
-import catchment  # noqa: E402
-from catchment import _descriptors, _run, _version  # noqa: E402
+import catchment
+from catchment import _descriptors, _run, _version
 
 FOLDER = "cli" if os.path.exists("cli/catchment") else "bazel-bin/cli"
 os.environ["PATH"] = os.path.abspath(FOLDER) + ":" + os.environ["PATH"]

@@ -16,11 +16,11 @@ from torch.utils.data import TensorDataset, default_collate
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment import _description, _model, _statistics  # noqa: E402
-from catchment._added_losses import AddedLosses  # noqa: E402
-import catchment.torch as catchment  # noqa: E402
-import torch_models  # noqa: E402
-from torch_case import TorchCase, tensors  # noqa: E402
+import catchment.torch as catchment
+import torch_models
+from catchment import _description, _model, _statistics
+from catchment._added_losses import AddedLosses
+from torch_case import TorchCase, tensors
 
 SAMPLES, BATCH = 64, 16
 # As torch_models.py does it.

@@ -166,7 +166,7 @@ class Endless(IterableDataset):
         info = get_worker_info()
         while True:
             for index in (
-                range(0, len(self.samples))
+                range(len(self.samples))
                 if info is None
                 else range(info.id, len(self.samples), info.num_workers)
             ):

@@ -17,10 +17,10 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment import _model  # noqa: E402
-import torch_loops  # noqa: E402
-import torch_program  # noqa: E402
-from torch_case import TorchCase, read, tensors  # noqa: E402
+import torch_loops
+import torch_program
+from catchment import _model
+from torch_case import TorchCase, read, tensors
 
 BUILT_IN = """
 model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units: 3 } } initial_weights: "%s" }

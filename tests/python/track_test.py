@@ -14,8 +14,8 @@ from unittest import mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, "python")
 sys.modules["wandb"] = sys.modules["mlflow"] = None  # as where they are not installed
-import catchment  # noqa: E402
-from catchment import _run_files, track  # noqa: E402
+import catchment
+from catchment import _run_files, track
 
 F_OFD_SETLK = 37  # Linux; in the module fcntl since Python 3.9
 JOB = r"""

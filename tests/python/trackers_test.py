@@ -23,10 +23,10 @@ os.environ.update(
     MLFLOW_DISABLE_AUTO_LOGGING="true",
     MLFLOW_TRACKING_URI="sqlite:///%s/mlflow.db" % OUT.name,
 )
-import mlflow  # noqa: E402
-from wandb.proto.wandb_internal_pb2 import Record  # noqa: E402
+import mlflow
+from wandb.proto.wandb_internal_pb2 import Record
 
-from catchment import track  # noqa: E402
+from catchment import track
 
 COMMAND = [
     os.path.abspath("bazel-bin/cli/catchment"),

@@ -6,10 +6,10 @@ import warnings
 
 import torch
 import transformers
-from torch.utils.data import IterableDataset, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
-from transformers_program import Classifier, Config
+from torch.utils.data import IterableDataset, SubsetRandomSampler, WeightedRandomSampler
 
 import catchment.transformers
+from transformers_program import Classifier, Config
 
 ROWS = [{"x": torch.rand(6), "labels": 0} for _ in range(40)]
 

@@ -131,16 +131,16 @@ class Worker:
 
     def would_wait(self):
         """Returns True if its next step needs an answer that has not come."""
-        for part in self.parts:
-            if part["flies"] and part["answer"] is None:
-                if part["uses_in"] == 1 if self.synchronous else part["steps"] + 1 >= self.f["local_steps"]:
-                    return True
-        return False
+        return any(
+            part["uses_in"] == 1 if self.synchronous else part["steps"] + 1 >= self.f["local_steps"]
+            for part in self.parts
+            if part["flies"] and part["answer"] is None
+        )
 
     def step(self, deliver):
         """deliver(fragment, push, version): sends."""
         self.inner.step(self.x, self.gradient(self.x), self.f["local_optimizer"]["learning_rate"])
-        for p, part in enumerate(self.parts):
+        for part in self.parts:
             part["steps"] += 1
             part["samples"] += self.index + 1
         for p, part in enumerate(self.parts):

@@ -166,8 +166,8 @@ class Compensation:
             if adaptive:
                 m = self.fields.get("decay", 0.95)
                 self.state = [m * s + (1 - m) * x * x for s, x in zip(self.state, g)]
-                lam = [l / math.sqrt(s + 1e-7) for l, s in zip(lam, self.state)]
-            return [x + l * x * x * (a - b) for x, l, a, b in zip(g, lam, w, sent)]
+                lam = [c / math.sqrt(s + 1e-7) for c, s in zip(lam, self.state)]
+            return [x + c * x * x * (a - b) for x, c, a, b in zip(g, lam, w, sent)]
         if self.kind == "gap_aware":
             corrected = [s / (1 - 0.999**self.t) if self.t else 0.0 for s in self.state]
             usual = [self.eta * (math.sqrt(s) + 1e-8) for s in corrected]

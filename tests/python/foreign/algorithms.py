@@ -4,7 +4,6 @@ docs/wire_protocol.md and docs/job_reference.md describe them."""
 import math
 
 import numpy
-
 from proto import wire_pb2
 
 Block = wire_pb2.Block

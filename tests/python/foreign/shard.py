@@ -5,9 +5,9 @@ import threading
 import time
 
 import grpc
+from proto import wire_pb2, wire_pb2_grpc
 
 import block_codecs
-from proto import wire_pb2, wire_pb2_grpc
 
 Block = wire_pb2.Block
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)

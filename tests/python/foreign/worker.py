@@ -24,13 +24,13 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import grpc  # noqa: E402
+import grpc
+from proto import master_pb2, master_pb2_grpc, wire_pb2
 
-import algorithms  # noqa: E402
-from job_check import check  # noqa: E402
-from model import Model, Unsupported, read_table  # noqa: E402
-from proto import job_pb2, master_pb2, master_pb2_grpc, wire_pb2  # noqa: E402
-from shard import Replaced, Shard  # noqa: E402
+import algorithms
+from job_check import check
+from model import Model, Unsupported, read_table
+from shard import Replaced, Shard
 
 PROTOCOL_VERSION = 7
 DEADLINE = 10.0  # seconds for each call to the master
@@ -42,7 +42,7 @@ def read_page(path="docs/wire_protocol.md"):
     """Returns the functions that the page gives in Python, which are used as they are there."""
     functions = {}
     with open(path) as page:
-        exec(re.search(r"^```python\n(.*?)^```", page.read(), re.S | re.M)[1], functions)
+        exec(re.search(r"^```python\n(.*?)^```", page.read(), re.DOTALL | re.MULTILINE)[1], functions)
     return functions
 
 
@@ -166,6 +166,7 @@ class Membership:
                 self.algorithm.start(lease.first_version)
                 started = True
             self._work_on(lease)
+        return None
 
     def _work_on(self, lease):
         for done, minibatch in enumerate(lease.minibatches):

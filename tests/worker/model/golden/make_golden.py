@@ -117,9 +117,15 @@ def case(name, text, modules, input, classes, samples=4, loss=None):
 def layers():
     conv = "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } }"
     head = "layers { global_average_pool {} } layers { dense { units: 3 } }"
-    dense = lambda n: f"layers {{ dense {{ units: {n} }} }}"
+
+    def dense(n):
+        return f"layers {{ dense {{ units: {n} }} }}"
+
     image, end = (2, 6, 5), lambda c: [pooled(), nn.Linear(c, 3)]
-    c4 = lambda: nn.Conv2d(2, 4, 3, padding=1)
+
+    def c4():
+        return nn.Conv2d(2, 4, 3, padding=1)
+
     yield case(
         "conv",
         f"layers {{ conv2d {{ filters: 4 kernel_size: 3 stride: 2 padding: 1 bias: false }} }} {head}",
@@ -219,7 +225,10 @@ def layers():
         image,
         3,
     )
-    linear = lambda n: [nn.Linear(6, n)]
+
+    def linear(n):
+        return [nn.Linear(6, n)]
+
     yield case(
         "smoothed_softmax_cross_entropy",
         f"{dense(3)} loss {{ label_smoothing: 0.1 }}",
