@@ -1,10 +1,9 @@
 """Detects that the losses of several models that are trained together add up where they should not."""
 
-import warnings
-
 import torch
 
 from ._modules import Hook
+from ._warnings import warn
 
 _STEPS = 20  # that are watched
 
@@ -47,7 +46,7 @@ class AddedLosses:
             filter(None, (self._trained_by(one, other, every) for one in passes for other in passes)), None
         )
         if shared:
-            warnings.warn(_ADD_UP % " and ".join(shared))
+            warn(_ADD_UP % " and ".join(shared))
         if shared or self._steps == _STEPS:
             for handle in self._handles:
                 handle.remove()

@@ -1,9 +1,10 @@
 """Copies between a model's parameters and the memory that is shared with the worker."""
 
 import collections
-import warnings
 
 import torch
+
+from ._warnings import warn
 
 
 def choose(parameters, memories):
@@ -75,7 +76,7 @@ class CudaCopies(HostCopies):
         self._leaving = {}  # parameter -> event of its gradient
         failures = [failure for failure in map(self._pin, memories) if failure]
         if failures:
-            warnings.warn(
+            warn(
                 "the memory that is shared with the Catchment worker could not be pinned (%s), so "
                 "copies to and from the GPU do not overlap with computation; the limit of locked "
                 "memory (ulimit -l) may be too low" % failures[0]

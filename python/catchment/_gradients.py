@@ -2,13 +2,13 @@
 the change of the weights that an optimizer of the program makes."""
 
 import functools
-import warnings
 
 import torch
 
 from . import _model, _scaler
 from ._losses import Losses
 from ._modules import Hook
+from ._warnings import warn
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_BACKWARD = (
@@ -107,7 +107,7 @@ class Gradients:
     def _note(self, parameter, has_gradient):
         if not has_gradient and parameter.moves and not self._warned:
             self._warned = True
-            warnings.warn(_STILL_MOVES % parameter.name)
+            warn(_STILL_MOVES % parameter.name)
         parameter.moves |= has_gradient
 
     def _announce(self):
@@ -237,7 +237,7 @@ class LocalSteps(Gradients):
         resets = hasattr(state, "clear")
         if resets:
             state.clear()
-        warnings.warn(
+        warn(
             _RESTARTED
             % (
                 "has been reset"

@@ -1,13 +1,13 @@
 """Reads a model and data sets for catchment.keras, and refuses those that it cannot train."""
 
 import collections
-import warnings
 
 import keras
 import numpy
 
 from . import _counts
 from ._indices import evenly
+from ._warnings import warn
 
 _NOT_BUILT = (
     "the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()"
@@ -169,7 +169,7 @@ def estimate_statistics(model, data, batch_size):
     norms = _norms(model)
     learning = [layer for layer in norms if layer.trainable and layer.momentum < 1]
     if learning and data.arrays is None:
-        warnings.warn(_NO_SAMPLES % learning[0].path)
+        warn(_NO_SAMPLES % learning[0].path)
         norms = [layer for layer in norms if layer not in learning]
     elif learning:
         momenta = [layer.momentum for layer in learning]
@@ -226,12 +226,12 @@ def check_callbacks(callbacks):
             if isinstance(callback, getattr(keras.callbacks, name, ())):
                 raise ValueError(_CALLBACK % (type(callback).__name__, why))
         if isinstance(callback, keras.callbacks.EarlyStopping):
-            warnings.warn(_STOPS % type(callback).__name__)
+            warn(_STOPS % type(callback).__name__)
             if callback.restore_best_weights:
                 callback.restore_best_weights = False
-                warnings.warn(_RESTORES % type(callback).__name__)
+                warn(_RESTORES % type(callback).__name__)
         elif getattr(callback, "save_best_only", False):
-            warnings.warn(_SAVES_BEST % type(callback).__name__)
+            warn(_SAVES_BEST % type(callback).__name__)
 
 
 def as_tuple(minibatch):

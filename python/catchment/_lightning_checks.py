@@ -1,7 +1,8 @@
 """Refuses what a Lightning Trainer cannot have in a job. Each error names it and its remedy."""
 
 import re
-import warnings
+
+from ._warnings import warn
 
 _RESUMES = (
     "fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment "
@@ -85,11 +86,11 @@ def check(trainer, callbacks):
 
 def _warn_of_ignored(trainer):
     if getattr(trainer, "_val_check_time_interval", None) is not None or trainer.val_check_interval != 1.0:
-        warnings.warn(_VALIDATES % "val_check_interval")
+        warn(_VALIDATES % "val_check_interval")
     if trainer.check_val_every_n_epoch != 1:
-        warnings.warn(_VALIDATES % "check_val_every_n_epoch")
+        warn(_VALIDATES % "check_val_every_n_epoch")
     if _flag(trainer, "_num_nodes_flag") not in (None, 1):
-        warnings.warn(_NODES % _flag(trainer, "_num_nodes_flag"))
+        warn(_NODES % _flag(trainer, "_num_nodes_flag"))
 
 
 def _flag(trainer, name):
@@ -105,7 +106,7 @@ def _check_callback(callback, callbacks):
             raise ValueError(_CALLBACK % (type(callback).__name__, why))
     if isinstance(callback, callbacks.EarlyStopping):
         callback.strict = False  # a worker has no validation metrics
-        warnings.warn(_STOPS_EARLY % (callback.monitor, callback.patience))
+        warn(_STOPS_EARLY % (callback.monitor, callback.patience))
     if isinstance(callback, callbacks.ModelCheckpoint) and _OF_VALIDATION.search(
         (callback.monitor or "").lower()
     ):
@@ -126,4 +127,4 @@ def check_monitors(trainer, callbacks, fails):
             )
             if fails:
                 raise ValueError(text)
-            warnings.warn(text)
+            warn(text)

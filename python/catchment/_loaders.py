@@ -1,7 +1,6 @@
 """Applies the DataLoaders of a program to its job. Each of their settings is kept, or refused by its name."""
 
 import itertools
-import warnings
 
 from torch.utils.data import (
     BatchSampler,
@@ -14,6 +13,7 @@ from torch.utils.data import (
 )
 
 from ._minibatches import Loader
+from ._warnings import warn
 
 # Options of the DataLoader of minibatches, which makes them as the program's own would.
 _PASSED = (
@@ -92,7 +92,7 @@ def selected(data, sampler, where="DataLoader"):
     if type(sampler) is SubsetRandomSampler:
         return Subset(data, list(sampler.indices))
     if type(sampler) is SequentialSampler:
-        warnings.warn(_IN_ORDER)
+        warn(_IN_ORDER)
         count = len(sampler)
     elif type(sampler) is RandomSampler:
         count = len(sampler.data_source)
@@ -129,7 +129,7 @@ def warn_of_last(loader, batch_size):
         and not isinstance(loader.dataset, IterableDataset)
         and len(sampler.sampler) % batch_size
     ):
-        warnings.warn(_DROPS)
+        warn(_DROPS)
 
 
 def scored_samples(loader, limit):

@@ -2,12 +2,12 @@
 
 import ctypes
 import os
-import warnings
 
 import torch
 
 from . import _counts
 from ._minibatches import check_items, is_indexed
+from ._warnings import warn
 
 _NO_LENGTH = (
     "the %s set (%s) has %s, but the job assigns samples by index: give join() the number "
@@ -103,7 +103,7 @@ def check_device(parameters):
     index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
     devices = {p.device for _, p in parameters if p.device.type == "cuda"}
     if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
-        warnings.warn(_ONE_GPU % (index, "cuda:0"))
+        warn(_ONE_GPU % (index, "cuda:0"))
 
 
 def full(tensor):

@@ -1,11 +1,10 @@
 """The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
 
-import warnings
-
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from . import _scaler
+from ._warnings import warn
 
 _RATE = (
     "the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
@@ -47,10 +46,10 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure=None):
         loss = None
         if any(group["lr"] != self._rate for group in self.param_groups):
-            warnings.warn(_RATE)
+            warn(_RATE)
         options = self._options_of_groups()
         for name in sorted({name for (_, name), _ in options.items() ^ self._options.items()}):
-            warnings.warn(_OPTION % (name, name))
+            warn(_OPTION % (name, name))
         self._options = options
         if closure is not None:
             with torch.enable_grad():
@@ -91,7 +90,7 @@ class Optimizer(torch.optim.Optimizer):
         losses = self._worker._gradients.losses
         if loss is None and not losses and not self._warned:
             self._warned = True
-            warnings.warn(_NO_LOSS)
+            warn(_NO_LOSS)
         taken = losses.sum() if loss is None else loss
         losses.forget()
         return taken

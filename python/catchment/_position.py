@@ -4,10 +4,10 @@ import contextlib
 import math
 import time
 import unicodedata
-import warnings
 
 from . import _counts
 from ._indices import part_size
+from ._warnings import warn
 
 _MOST_METRICS, _MOST_NAME_BYTES = 64, 100
 
@@ -150,7 +150,7 @@ class Position:
             raise ValueError(_NO_PAIR % (score,)) from None
         right = _counts.right(correct, samples, "evaluate's second value", "return " + _RIGHT)
         if right == 1 < samples and isinstance(_counts.number(correct), float):
-            warnings.warn(_PERHAPS_A_SHARE % samples)
+            warn(_PERHAPS_A_SHARE % samples)
         return loss, right
 
     def leave(self) -> None:

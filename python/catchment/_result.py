@@ -3,11 +3,11 @@
 import json
 import re
 import struct
-import warnings
 
 import torch
 
 from . import _model, _statistics
+from ._warnings import warn
 
 _MOST_NAMES = 3
 _BATCH_SIZE = 64  # of a file whose job does not say it
@@ -85,9 +85,9 @@ def load(model, path, train=None, forward=None, collate=None):
     unexpected = [name for name in values if name not in state]
     if missing:
         unknown = _NOT_ESTIMATED if statistics.intersection(missing) else ""
-        warnings.warn(_MISSING % (path, _several(missing), unknown), stacklevel=2)
+        warn(_MISSING % (path, _several(missing), unknown))
     if unexpected:
-        warnings.warn(_UNEXPECTED % (path, _several(unexpected)), stacklevel=2)
+        warn(_UNEXPECTED % (path, _several(unexpected)))
     return torch.nn.modules.module._IncompatibleKeys(missing, unexpected)
 
 

@@ -2,7 +2,6 @@
 weights that it scores."""
 
 import contextlib
-import warnings
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
@@ -13,6 +12,7 @@ from . import _model
 from ._indices import STATISTICS_SAMPLES, evenly
 from ._minibatches import is_indexed
 from ._stream import Stream
+from ._warnings import warn
 
 _KINDS = ("running_mean", "running_var")
 
@@ -45,7 +45,7 @@ def estimate(model, data, collate, forward, batch_size):
             else:
                 model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
     if without_data and learning:
-        warnings.warn(_NO_SAMPLES % next(name for name, module in layers if module in learning))
+        warn(_NO_SAMPLES % next(name for name, module in layers if module in learning))
         layers = [(name, module) for name, module in layers if module not in learning]
     return [(name, values.to("cpu", torch.float32)) for name, values in values_of(layers)]
 

@@ -1,7 +1,8 @@
 """Minibatches of samples without an index, from a stream or a worker's own data."""
 
 import itertools
-import warnings
+
+from ._warnings import warn
 
 _EMPTY = "the stream of samples (%s) is empty"
 _NOT_ITERABLE = (
@@ -65,7 +66,7 @@ def hint_at_end(attachment):
     """Warns, once, of a loop that begins after the end of the job."""
     if attachment.stopped and not (attachment.left or attachment.hinted):
         attachment.hinted = True
-        warnings.warn(_OVER)
+        warn(_OVER)
 
 
 def leave(attachment):
@@ -75,7 +76,7 @@ def leave(attachment):
             _ENDED % (attachment.step, "the other processes of the group would wait for this one")
         )
     why = _ENDED % (attachment.step, "this worker leaves the job")
-    warnings.warn(why)
+    warn(why)
     attachment.leave(why)
 
 

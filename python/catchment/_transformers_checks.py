@@ -1,9 +1,10 @@
 """Refuses what a Trainer of Hugging Face cannot have in a job, and warns of what has no effect in it."""
 
 import dataclasses
-import warnings
 
 import transformers
+
+from ._warnings import warn
 
 _ACCUMULATES = (
     "gradient_accumulation_steps is %d, but each minibatch of the job is a step: set it to 1, "
@@ -107,7 +108,7 @@ def check(trainer, local_optimizer):
             raise ValueError(_STOPS_EARLY % callback.early_stopping_patience)
     _check_optimizer(trainer, local_optimizer)
     if args.dataloader_drop_last:
-        warnings.warn(_DROPS)
+        warn(_DROPS)
 
 
 def _check_optimizer(trainer, local_optimizer):
@@ -115,7 +116,7 @@ def _check_optimizer(trainer, local_optimizer):
     if local_optimizer:
         set_by_user = _changed(args, _OF_JOB)
         if args.lr_scheduler_type not in ("constant",) or _changed(args, ("warmup_steps", "warmup_ratio")):
-            warnings.warn(
+            warn(
                 _KEEPS_RATE
                 % "lr_scheduler_type=%s"
                 % getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type)
@@ -127,7 +128,7 @@ def _check_optimizer(trainer, local_optimizer):
             raise ValueError(_OPTIMIZERS % "optimizer_cls_and_kwargs")
         set_by_user = _changed(args, _OF_OPTIMIZER + _OF_SCHEDULE + _OF_JOB)
     if set_by_user:
-        warnings.warn(_NO_EFFECT % ", ".join(set_by_user))
+        warn(_NO_EFFECT % ", ".join(set_by_user))
 
 
 def check_overrides(trainer, base, local_optimizer):

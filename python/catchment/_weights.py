@@ -1,11 +1,10 @@
 """The job's weights in the model of a PyTorch program: brings them there, and detects what the program does
 to them."""
 
-import warnings
-
 import torch
 
 from . import _copies, _model
+from ._warnings import warn
 from ._writes import Writes
 
 _REMOVED = "parameter %s of the job has been removed from the model: change the model before join()"
@@ -173,7 +172,7 @@ class Weights:
         for name, p in self._model.named_parameters():
             if id(p) in unfrozen and name not in self._warned:
                 self._warned.add(name)
-                warnings.warn(_NOT_TRAINED % name)
+                warn(_NOT_TRAINED % name)
 
     def _copy_from_now_on(self, parameters):
         for parameter in parameters:

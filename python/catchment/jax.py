@@ -10,7 +10,6 @@ docs/jax.md begins with an example.
 """
 
 import sys
-import warnings
 from typing import Any, NamedTuple, Optional
 
 import jax
@@ -21,6 +20,7 @@ from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leave
 
 from . import _attachment, _counts
 from ._exchange import ExchangingWorker
+from ._warnings import warn
 
 __all__ = ["Worker", "join"]
 
@@ -202,7 +202,7 @@ class Worker(ExchangingWorker):
         """
         if self._due and self._given is not False and self._given != self._attachment.step:
             self._given = False
-            warnings.warn(_OLD_WEIGHTS)
+            warn(_OLD_WEIGHTS)
         self._write(jax.device_get(self._tree.leaves_of(grads)))
         super().step(loss, correct)
 
@@ -229,7 +229,7 @@ class Worker(ExchangingWorker):
         if params is None:
             raise ValueError(_NO_PARAMS)
         if value is None:
-            warnings.warn(_NO_LOSS)
+            warn(_NO_LOSS)
         gradients = self._tree.leaves_of(updates)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
         weights = io_callback(

@@ -20,6 +20,7 @@ import numpy
 from . import _attachment, _counts, _indices, _keras_backend as _backend, _keras_model as _model
 from ._exchange import ExchangingWorker
 from ._handed import Handed
+from ._warnings import warn
 
 __all__ = ["Worker", "join"]
 
@@ -185,11 +186,11 @@ class Callback(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         worker = self._worker
         if self.params["epochs"] > 1 and self.params["steps"] is None:
-            warnings.warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
+            warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
         worker._fits = worker._loops = True
         worker._handed.note_stepping()
         if worker.steps == 0 and worker._differs():
-            warnings.warn(_LOADED)
+            warn(_LOADED)
         worker._assign_weights()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -203,7 +204,7 @@ class Callback(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         self._worker._fits = False
         if not self._worker._attachment.stopped:
-            warnings.warn(_EARLY)
+            warn(_EARLY)
 
 
 class _Last(keras.callbacks.Callback):
@@ -234,7 +235,7 @@ class Worker(ExchangingWorker):
         self._handed.note_stepping()
         if not self.evaluates:
             for sentence in _model.lacks(model, test.size > 0):
-                warnings.warn(sentence)
+                warn(sentence)
             self._begin_step()
             self._assign_weights()
 
@@ -335,7 +336,7 @@ class Worker(ExchangingWorker):
         loss, self._loss = self._loss, None
         if self._warns and not self._attachment.stopped and self._is_written(sample):
             self._warns = False
-            warnings.warn(_WRITTEN)
+            warn(_WRITTEN)
         handed = self._handed.popleft() if self._handed else None
         if handed is False:
             self._due = False
@@ -345,7 +346,7 @@ class Worker(ExchangingWorker):
             if self._fits != bool(handed):
                 mistake = _OTHER_DATA if self._fits else _NO_CALLBACK
             elif loss is None:
-                warnings.warn(_NO_LOSS)
+                warn(_NO_LOSS)
             weights = self._exchange(loss or 0.0, gradients, mistake)
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
 

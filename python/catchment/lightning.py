@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import warnings
 from typing import Any, Optional
 
 import torch
@@ -18,6 +17,7 @@ import torch
 from . import _attachment, _counts, _lightning_checks, _loaders, torch as catchment
 from ._lightning_loop import EpochsOfJob
 from ._parts import Parts, ShownSchedule
+from ._warnings import warn
 
 _OWN_BATCH = (
     "the DataLoader's batch_size is %d, but the job's, %d, is used: set batch_size=%d in the job "
@@ -215,7 +215,7 @@ class _JobStrategy:
             getattr(step, "__code__", None) is not None
             and step.__code__.co_code == _empty_step.__code__.co_code
         ):
-            warnings.warn(_NO_VALIDATION)
+            warn(_NO_VALIDATION)
             return []
         loaders = trainer.fit_loop.epoch_loop.val_loop._data_source.dataloader()
         if not isinstance(loaders, self._combined_loader):
@@ -225,7 +225,7 @@ class _JobStrategy:
     def _check_minibatches(self):
         own, job = self._train_loader.batch_sampler.batch_size, self.worker.batch_size
         if own != job:
-            warnings.warn(_OWN_BATCH % (own, job, own, own))
+            warn(_OWN_BATCH % (own, job, own, own))
         _loaders.warn_of_last(self._train_loader, job)
 
     def _set_optimizers(self):
@@ -269,7 +269,7 @@ class _JobStrategy:
         if len({repr((type(optimizer), optimizer.defaults)) for optimizer in own}) > 1:
             settings.append("optimizers of different settings")
         if settings:
-            warnings.warn(_OWN_OPTIMIZER % ", ".join(settings))
+            warn(_OWN_OPTIMIZER % ", ".join(settings))
 
     def _begin_loop(self, trainer):
         """Makes the loop the job's."""
@@ -431,5 +431,5 @@ class _JobStrategy:
                 .to(tensor.device, tensor.dtype)
             )
             if not torch.equal(tensor, result):
-                warnings.warn(_CHANGED % parameter.name)
+                warn(_CHANGED % parameter.name)
                 tensor.copy_(result)

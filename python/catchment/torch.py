@@ -14,7 +14,6 @@ All of a step's weights are there when its minibatch is, and step() sends the gr
 """
 
 import contextlib
-import warnings
 import weakref
 from typing import Any, Callable, Iterator, Optional, Tuple, Union
 
@@ -33,6 +32,7 @@ from ._position import Position
 from ._result import load
 from ._run import compare, train
 from ._version import __version__
+from ._warnings import warn
 from ._weights import Weights
 
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "train"]
@@ -181,7 +181,7 @@ class Worker(Position):
         if not self.evaluates:
             if getattr(attachment, "rank", 0) == 0:
                 for sentence in _result.lacks(model, attachment.test_samples > 0):
-                    warnings.warn(sentence)
+                    warn(sentence)
             if not (overlap or compiled or hasattr(attachment, "rank")):
                 self._added_losses = AddedLosses(parameters)
             _scaler.watch()
@@ -338,4 +338,4 @@ class Worker(Position):
     def _warn(self, text):
         if not self._warned:
             self._warned = True
-            warnings.warn(text)
+            warn(text)

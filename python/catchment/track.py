@@ -18,10 +18,10 @@ import re
 import struct
 import time
 import urllib.parse
-import warnings
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from ._run_files import flat, modified, read_json, row_of
+from ._warnings import warn
 
 Path = Union[str, "os.PathLike[str]"]
 Row = Dict[str, Any]
@@ -174,7 +174,7 @@ class Names:
         self._taken.update(dict.fromkeys(folders, False))
         self._taken[found] = True
         if number > 1:
-            warnings.warn(_RENAMED % (self._program, name, found), stacklevel=4)
+            warn(_RENAMED % (self._program, name, found))
         return found
 
 

@@ -8,7 +8,6 @@ optimizer, its schedule, the size of a minibatch and when training ends.
 import functools
 import inspect
 import math
-import warnings
 
 import transformers
 from torch.utils.data import IterableDataset
@@ -22,6 +21,7 @@ from transformers.trainer_utils import (
 
 from . import _attachment, _counts, _loaders, _transformers_checks, torch as catchment
 from ._model import count
+from ._warnings import warn
 
 _OWN_BATCH = (
     "per_device_train_batch_size is %d, but the job's batch_size, %d, is used: set batch_size=%d "
@@ -135,7 +135,7 @@ class Trainer(transformers.Trainer):
         )
         own, job = args.per_device_train_batch_size, self.worker.batch_size
         if own != job:
-            warnings.warn(_OWN_BATCH % (own, job, own, own))
+            warn(_OWN_BATCH % (own, job, own, own))
         # Also in the place of a subclass's, which has made `local`.
         self.create_optimizer = self.create_optimizer_and_scheduler = self._use_servers_optimizer
         self.create_scheduler = lambda *_, **__: self.lr_scheduler

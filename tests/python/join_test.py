@@ -315,6 +315,20 @@ class JoinTest(unittest.TestCase):
                     r"worker.step\(loss, \(z.argmax\(1\) == y\).sum\(\)\)",
                 )
 
+    def test_warnings_point_at_the_line_of_the_program(self):
+        first = self.cells("").count("\n", 0, self.cells("").rindex("\nprint(")) + 1
+        for text, line, words in (
+            (self.cells(LOOP * 2), first + 2, "the job is over, so this loop has no minibatches"),
+            (
+                self.cells(LOOP.replace("minibatches()", "minibatches(iter([1, 2]))")),
+                first,
+                "the stream of samples ended at step 2",
+            ),
+            (self.scores("(0.5, 1.0)"), first, "evaluate's second value is a number of samples, and got 1.0"),
+        ):
+            output = self.run_python("-", text=text)
+            self.assertIn("<stdin>:%d: UserWarning: %s" % (line, words), output)
+
     def scores(self, result):
         return self.cells("worker.evaluate(lambda: %s)" % result).replace("}, 8,", "}, 8, 400,")
 

@@ -102,7 +102,8 @@ class Average(callbacks.StochasticWeightAveraging):
 
 
 def outcome(module=None, train=None, validation=None, strategy=None, **trainer):
-    """Returns the warnings of a fit(), and the error with which it ends; without a worker it cannot join."""
+    """Returns the warnings of a fit(), with the files of their lines, and the error with which it ends;
+    without a worker it cannot join."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -120,7 +121,7 @@ def outcome(module=None, train=None, validation=None, strategy=None, **trainer):
             error = None
         except Exception as raised:
             error = raised
-    return " ".join(str(one.message) for one in warned), error
+    return "\n".join("%s: %s" % (one.filename, one.message) for one in warned), error
 
 
 def _loader(sampler):

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -164,7 +165,7 @@ class RowsChecks:
                 with self.subTest(row, words=words):
                     warned, error = self.rows.outcome(**arguments)
                     self.assertRegex(str(error), "not started by a Catchment worker")
-                    self.assertRegex(warned, words)
+                    self.assertRegex(warned, "(?m)^%s: .*%s" % (re.escape(self.rows.__file__), words))
 
     def test_accepts_without_a_word(self):
         for row, cases in self.rows.QUIET.items():

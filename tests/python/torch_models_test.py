@@ -239,6 +239,7 @@ class ResultTest(unittest.TestCase):
         self.assertEqual(len(caught), len(says), [str(one.message) for one in caught])
         for one, text in zip(caught, says):
             self.assertRegex(str(one.message), text)
+            self.assertEqual(one.filename, __file__)
         return result
 
     def test_whole_model_is_loaded_without_a_word(self):

@@ -7,6 +7,7 @@ PYTHON=/path/to/venv/bin/python tests/python/torch_test.sh
 import glob
 import json
 import os
+import re
 import sys
 import types
 import unittest
@@ -156,6 +157,7 @@ class TorchTest(TorchCase):
                 with self.subTest(variant, preset=preset):
                     self.attached(variant, *self.sets("epochs=1", "algorithm.preset=" + preset))
                     self.assertEqual(self.logs.count(WRITTEN), 1, self.logs)
+                    self.assertRegex(self.logs, r"/torch_program\.py:\d+: " + re.escape(WRITTEN))
         for variant in ("swaps", "moves-and-returns"):
             self.attached(variant, *self.sets("epochs=1"))
             self.assertNotIn("Warning", self.logs)

@@ -113,10 +113,11 @@ class NamesTest(unittest.TestCase):
 
     def test_different_names_stay_different(self):
         names = self.mlflow()
-        with self.assertWarnsRegex(UserWarning, "MLflow cannot have the metric 'a_b' beside others"):
+        with self.assertWarnsRegex(UserWarning, "MLflow cannot have the metric 'a_b' beside others") as at:
             self.assertEqual(
                 [names(name) for name in ("a%b", "a(b", "a_b", "a%b")], ["a_b", "a_b_2", "a_b_3", "a_b"]
             )
+        self.assertEqual(at.filename, __file__)
         with self.assertWarns(UserWarning):
             found = [names("y" * 251 + end) for end in "abc"]
         self.assertEqual(len(set(found)), 3)

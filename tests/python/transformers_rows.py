@@ -32,7 +32,7 @@ def _overrides(name):
 
 
 def outcome(kind=catchment.transformers.Trainer, arguments=None, **trainer):
-    """Returns the warnings of a train(), and the error with which it ends;
+    """Returns the warnings of a train(), with the files of their lines, and the error with which it ends;
     without a worker it cannot join."""
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -47,7 +47,7 @@ def outcome(kind=catchment.transformers.Trainer, arguments=None, **trainer):
             error = None
         except Exception as raised:
             error = raised
-    return " ".join(str(one.message) for one in warned), error
+    return "\n".join("%s: %s" % (one.filename, one.message) for one in warned), error
 
 
 def _optimizers():
