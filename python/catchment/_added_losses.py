@@ -1,5 +1,7 @@
 """Detects that the losses of several models that are trained together add up where they should not."""
 
+from typing import Any, Dict, List, Set, Tuple
+
 import torch
 
 from ._modules import Hook
@@ -20,11 +22,12 @@ class AddedLosses:
     their order. Parts are the model's submodules, of the first level that has several. parameters: (name,
     tensor) of the job's."""
 
-    def __init__(self, parameters):
-        self._steps, self._handles = 0, []
+    def __init__(self, parameters: List[Tuple[str, torch.Tensor]]) -> None:
+        self._steps = 0
+        self._handles: List[Any] = []
         # By the graph tasks of this step: names of the parameters that they reached, in that order.
-        self._passes = {}
-        self._parts = {}  # part -> names of its parameters
+        self._passes: Dict[int, Dict[str, None]] = {}
+        self._parts: Dict[str, Set[str]] = {}  # part -> names of its parameters
         current = getattr(torch._C, "_current_graph_task_id", None)
         depth = _depth_of_parts([name for name, _ in parameters])
         for name, _ in parameters:
@@ -35,7 +38,7 @@ class AddedLosses:
             note = Hook(lambda _, name=name: self._passes.setdefault(current(), {}).setdefault(name))
             self._handles.append(tensor.register_post_accumulate_grad_hook(note))
 
-    def end_step(self):
+    def end_step(self) -> None:
         """Ends a step. Warns of parts that two of its losses have trained."""
         if not self._handles:
             return
@@ -52,7 +55,7 @@ class AddedLosses:
                 handle.remove()
             self._handles = []
 
-    def _trained_by(self, own, other, reached):
+    def _trained_by(self, own: List[str], other: List[str], reached: Set[str]) -> List[str]:
         """Returns the parts that `own` has reached, if the other pass has gone through them to the rest of
         what it reached; otherwise nothing. Losses of shared layers reach these last. reached: by any pass."""
         if not set(own) < set(other):
@@ -62,7 +65,7 @@ class AddedLosses:
         return parts if members == set(own) == set(other[: len(own)]) else []
 
 
-def _depth_of_parts(names):
+def _depth_of_parts(names: List[str]) -> int:
     """Returns how many components of the parameters' names they have in common, and one more."""
     paths = [name.split(".")[:-1] for name in names]
     depth = 0

@@ -11,9 +11,15 @@ import os
 import socket
 import sys
 import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple, Type, Union
 
 from . import _description, _descriptors, _messages, _vectors
+from ._description import Tensors
 from ._plan import Plan
+
+if TYPE_CHECKING:
+    from ._group import GroupAttachment
 
 VERSION = 1
 _LARGEST_PACKET = 131072
@@ -36,14 +42,22 @@ _TRACEBACK = "Traceback (most recent call last):"
 _REASON_END = 5000  # characters of a reason's beginning, and of its end
 
 _REPLACED_SECONDS = 5
-_current = None  # the attachment to a worker that this program has started
+_current: Optional["Attachment"] = None  # the attachment to a worker that this program has started
 
 
 class Attachment:
     """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job,
     for a program that no worker has started."""
 
-    def __init__(self, tensors, train_samples, test_samples, device, local_steps=False, master=None):
+    def __init__(
+        self,
+        tensors: Tensors,
+        train_samples: int,
+        test_samples: int,
+        device: str,
+        local_steps: bool = False,
+        master: Optional[str] = None,
+    ) -> None:
         self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
         fds, self._worker = _descriptors.find(master)  # the worker that this program has started, if any
         self._socket = socket.socket(fileno=fds[0])
@@ -57,11 +71,13 @@ class Attachment:
         self.restarted = False  # the weights of that step do not follow from the last one
         self.stopped = self.left = False  # left: by the program, before the end
         self.hinted = False  # of a loop that begins after the end
-        self._metrics = {}  # name -> sum and count of its values since the last Done
-        self.on_result = None  # called when `weights` are the job's final ones
+        self._metrics: Dict[
+            str, Tuple[float, int]
+        ] = {}  # name -> sum and count of its values since the last Done
+        self.on_result: Optional[Callable[[], None]] = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
         self._evaluate = False
-        self.welcome = None
+        self.welcome: Optional[Dict[str, Any]] = None
         _report_exceptions(self)
         self._say_hello(train_samples, test_samples, device, local_steps)
         while self.welcome is None and not self.stopped:
@@ -69,7 +85,7 @@ class Attachment:
         self.hinted = self.welcome is None  # a worker that comes after the end has no loop before it
         self._replace_previous()
 
-    def _replace_previous(self):
+    def _replace_previous(self) -> None:
         """Ends the worker of an earlier join(master=...), such as of the same notebook cell, because others
         would wait for it. Called after the new worker has joined, so that a job with a single worker always
         has one."""
@@ -77,7 +93,7 @@ class Attachment:
         if self._worker is None:
             return
         previous, _current = _current, self
-        if previous is not None and not previous.stopped:
+        if previous is not None and previous._worker is not None and not previous.stopped:
             previous.fail("the program has called join() again")
             previous.stopped = True
             # It may be waiting for other workers, which wait for this one, so it is not given much time.
@@ -86,18 +102,18 @@ class Attachment:
 
     # ----------------------------------------------------------------------------------------------- training
 
-    def next_step(self):
+    def next_step(self) -> None:
         """Advances to the next step, without waiting for it."""
         self.step += 1
 
-    def await_begin(self):
+    def await_begin(self) -> bool:
         """Waits until the step has begun. Returns whether it counts;
         send nothing more for one that does not."""
         while self.begun < self.step and not self.stopped:
             self._read()
         return self.begun == self.step and not self.stopped
 
-    def await_weights(self, values):
+    def await_weights(self, values: int) -> bool:
         """Waits for the step's first `values` weights. Returns whether the step counts."""
         while self.begun < self.step or (self.begun == self.step and self.here < values):
             if self.stopped:
@@ -105,23 +121,23 @@ class Attachment:
             self._read()
         return self.begun == self.step
 
-    def await_stop(self):
+    def await_stop(self) -> None:
         """Waits for the end of the job. Raises RuntimeError if it has failed."""
         while not self.stopped:
             self._read()
 
-    def leave(self, why=""):
+    def leave(self, why: str = "") -> None:
         """Ends the worker in order, without the step that is under way. why: for the job's events."""
         if not self.stopped:
             self.left = True
             self._send("left", {"why": _shorten(why)})
         self.await_stop()
 
-    def final(self, begin):
+    def final(self, begin: int) -> None:
         """Announces that the gradient is final from value `begin` to its end."""
         self._send("final", {"begin": begin})
 
-    def done(self, loss, correct):
+    def done(self, loss: float, correct: int) -> None:
         """Ends the step: all of its gradient is final."""
         metrics = [
             {"name": name, "sum": total, "count": count} for name, (total, count) in self._metrics.items()
@@ -129,12 +145,12 @@ class Attachment:
         self._metrics = {}
         self._send("done", {"step": self.step, "loss": loss, "correct": correct, "metrics": metrics})
 
-    def log(self, name, value):
+    def log(self, name: str, value: float) -> None:
         """Adds a value to a metric. The daemon receives it when the step is done."""
         total, count = self._metrics.get(name, (0.0, 0))
         self._metrics[name] = total + value, count + 1
 
-    def span(self, name, begin, end):
+    def span(self, name: str, begin: float, end: float) -> None:
         """Adds a span to the worker's trace. It is dropped if the worker does not read at present."""
         fields = {"name": name, "begin": begin, "end": end, "thread": threading.get_native_id()}
         with contextlib.suppress(OSError):
@@ -142,26 +158,26 @@ class Attachment:
 
     # --------------------------------------------------------------------------------------------- evaluation
 
-    def await_evaluation(self):
+    def await_evaluation(self) -> bool:
         """Waits for weights to score. Returns False when there are no more."""
         while not self._evaluate and not self.stopped:
             self._read()
         self._evaluate = False
         return not self.stopped
 
-    def statistic(self, name, values):
+    def statistic(self, name: str, values: bytes) -> None:
         """values: the bytes of float32 numbers."""
         if any(name == parameter for parameter, _ in self.tensors):
             raise ValueError(_SHADOWS % name)
         for begin in range(0, len(values), _STATISTIC_BYTES):
             self._send("statistic", {"name": name, "values": values[begin : begin + _STATISTIC_BYTES]})
 
-    def scored(self, samples, loss_sum, correct):
+    def scored(self, samples: int, loss_sum: float, correct: int) -> None:
         self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
 
     # --------------------------------------------------------------------------------------------- the socket
 
-    def _say_hello(self, train_samples, test_samples, device, local_steps):
+    def _say_hello(self, train_samples: int, test_samples: int, device: str, local_steps: bool) -> None:
         hello = {
             "version": VERSION,
             "train_samples": train_samples,
@@ -169,7 +185,8 @@ class Attachment:
             "device": device,
             "local_steps": local_steps,
         }
-        size, part = 1000 + len(device), []
+        size = 1000 + len(device)
+        part: List[Dict[str, Any]] = []
         for name, shape in self.tensors:
             more = _TENSOR_BYTES + len(name.encode("utf-8")) + 10 * len(shape)
             if size + more > _LARGEST_PACKET:
@@ -179,7 +196,7 @@ class Attachment:
             part.append({"name": name, "shape": shape})
         self._send("hello", dict(hello, tensors=part))
 
-    def _send(self, kind, fields):
+    def _send(self, kind: str, fields: Dict[str, Any]) -> None:
         try:
             self._socket.send(_messages.encode(_messages.FROM_PROGRAM, kind, fields))
         except OSError:
@@ -187,12 +204,12 @@ class Attachment:
             while not self.stopped:
                 self._read()
 
-    def fail(self, why):
+    def fail(self, why: str) -> None:
         """Tells the daemon why the program ends, if it still listens."""
         with contextlib.suppress(OSError):
             self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": _shorten(why)}))
 
-    def _read(self):
+    def _read(self) -> None:
         """Takes the next message."""
         try:
             data = self._socket.recv(_LARGEST_PACKET)
@@ -222,24 +239,36 @@ class Attachment:
             if fields.get("result") and self.on_result is not None:
                 self.on_result()
 
-    def _stop(self):
+    def _stop(self) -> None:
         self.stopped = True
         if self._worker is not None:
             self._worker.end()
 
 
-def describe_only():
+# Both have the same methods.
+AnyAttachment = Union[Attachment, "GroupAttachment"]
+
+
+def describe_only() -> Optional[str]:
     """Returns the directory for a description; None if the program should train."""
     return os.environ.get("CATCHMENT_DESCRIBE")
 
 
-def describe(directory, tensors, values, train_samples, test_samples, local_steps=False, notes=()):
+def describe(
+    directory: str,
+    tensors: Tensors,
+    values: List[bytes],
+    train_samples: int,
+    test_samples: int,
+    local_steps: bool = False,
+    notes: Sequence[str] = (),
+) -> NoReturn:
     """Writes the description and ends the program."""
     _description.describe(directory, tensors, values, train_samples, test_samples, local_steps, notes)
     end_program()
 
 
-def end_program():
+def end_program() -> NoReturn:
     """Ends the program even if SystemExit would not: in a thread, or under code that catches it."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -247,16 +276,16 @@ def end_program():
     os._exit(0)
 
 
-def _map(fd):
+def _map(fd: int) -> mmap.mmap:
     return mmap.mmap(fd, os.fstat(fd).st_size)
 
 
-def _shorten(text):
+def _shorten(text: str) -> str:
     """Leaves out the middle of a text that is too long."""
     return text if len(text) <= 2 * _REASON_END else text[:_REASON_END] + " ... " + text[-_REASON_END:]
 
 
-def describe_exception(kind, value):
+def describe_exception(kind: Type[BaseException], value: BaseException) -> str:
     """Returns one line."""
     text = (
         "%s: %s" % (kind.__name__, " ".join(_without_traceback(str(value)).split()))
@@ -270,7 +299,7 @@ def describe_exception(kind, value):
     return _OUT_OF_MEMORY % text if _is_out_of_memory(kind, value) else text
 
 
-def _without_traceback(text):
+def _without_traceback(text: str) -> str:
     """Leaves out the frames in the message of an exception that another process has raised: its last line is
     the cause."""
     before, header, traceback = text.rpartition(_TRACEBACK)
@@ -285,7 +314,7 @@ def _without_traceback(text):
     )
 
 
-def _is_out_of_memory(kind, value):
+def _is_out_of_memory(kind: Type[BaseException], value: BaseException) -> bool:
     # The last two are PyTorch's, of a GPU's memory and of this machine's.
     return (
         isinstance(value, MemoryError)
@@ -295,12 +324,12 @@ def _is_out_of_memory(kind, value):
     )
 
 
-def _report_exceptions(attachment):
+def _report_exceptions(attachment: Attachment) -> None:
     """Makes the worker's log name an exception that ends the program.
     At an interpreter's prompt none does."""
     last, program = sys.excepthook, os.getpid()
 
-    def hook(kind, value, traceback):
+    def hook(kind: Type[BaseException], value: BaseException, traceback: Optional[TracebackType]) -> None:
         interactive = hasattr(sys, "ps1") or sys.flags.interactive
         if not attachment.stopped and os.getpid() == program and not interactive:
             attachment.fail(describe_exception(kind, value))

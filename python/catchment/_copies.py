@@ -1,20 +1,24 @@
 """Copies between a model's parameters and the memory that is shared with the worker."""
 
 import collections
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Set, Tuple
 
 import torch
 
 from ._warnings import warn
 
+if TYPE_CHECKING:
+    from ._weights import Parameter
 
-def choose(parameters, memories):
+
+def choose(parameters: List["Parameter"], memories: Tuple[torch.Tensor, ...]) -> "HostCopies":
     """Returns the copies for a model: parameters as catchment.torch has them; memories:
     the flat shared tensors."""
     devices = {parameter.tensor.device for parameter in parameters if parameter.tensor.device.type == "cuda"}
     return CudaCopies(memories, devices) if devices else HostCopies()
 
 
-def assign(tensor, values):
+def assign(tensor: torch.Tensor, values: torch.Tensor) -> None:
     """Sets a parameter, or this rank's shard of it, to `values`, which are on the same device."""
     if hasattr(tensor, "placements"):
         from torch.distributed.tensor import distribute_tensor
@@ -26,14 +30,14 @@ def assign(tensor, values):
     tensor.copy_(values)
 
 
-def _record(gradient, stream):
+def _record(gradient: torch.Tensor, stream: Any) -> None:
     """Keeps the gradient's memory from being used again before the work on `stream` is complete."""
     parts = (gradient,) if gradient.layout is torch.strided else (gradient._indices(), gradient._values())
     for part in parts:
         part.record_stream(stream)
 
 
-def dense(gradient):
+def dense(gradient: torch.Tensor) -> torch.Tensor:
     """Returns a gradient, such as a sparse one of torch.nn.Embedding,
     with a place for each value of its parameter."""
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
@@ -42,22 +46,22 @@ def dense(gradient):
 class HostCopies:
     """Copies that are complete when the calls return."""
 
-    def bring(self, parameter):
+    def bring(self, parameter: "Parameter") -> None:
         """Begins to copy a parameter's weights from the shared memory."""
         assign(parameter.tensor, parameter.weights.to(parameter.tensor.device))
 
-    def wait_for(self, values):
+    def wait_for(self, values: int) -> None:
         """Makes later computations wait for the parameters among the first `values`."""
 
-    def take(self, parameter, gradient):
+    def take(self, parameter: "Parameter", gradient: torch.Tensor) -> None:
         """Begins to copy a gradient to the shared memory."""
         parameter.gradient.copy_(dense(gradient))
 
-    def is_final(self, parameter):
+    def is_final(self, parameter: "Parameter") -> bool:
         """Returns whether the parameter's last gradient is in the shared memory."""
         return True
 
-    def finish(self):
+    def finish(self) -> None:
         """Blocks until all copies are complete."""
 
 
@@ -69,11 +73,12 @@ class CudaCopies(HostCopies):
     HostCopies. cuda: torch.cuda, or what a test has in its place.
     """
 
-    def __init__(self, memories, devices, cuda=torch.cuda):
+    def __init__(self, memories: Tuple[torch.Tensor, ...], devices: Set[Any], cuda: Any = torch.cuda) -> None:
         self._devices, self._cuda = devices, cuda
-        self._streams = {}  # device -> the streams to it and from it
-        self._arriving = collections.deque()  # (end, device, event) of weights that are not waited for yet
-        self._leaving = {}  # parameter -> event of its gradient
+        self._streams: Dict[Any, Tuple[Any, Any]] = {}  # device -> the streams to it and from it
+        # (end, device, event) of weights that are not waited for yet.
+        self._arriving: Deque[Tuple[int, Any, Any]] = collections.deque()
+        self._leaving: Dict[Parameter, Any] = {}  # parameter -> event of its gradient
         failures = [failure for failure in map(self._pin, memories) if failure]
         if failures:
             warn(
@@ -82,7 +87,7 @@ class CudaCopies(HostCopies):
                 "memory (ulimit -l) may be too low" % failures[0]
             )
 
-    def _pin(self, memory):
+    def _pin(self, memory: torch.Tensor) -> Optional[str]:
         """Returns why pinning failed; None if it succeeded."""
         try:
             cudart = self._cuda.cudart()
@@ -91,12 +96,12 @@ class CudaCopies(HostCopies):
             return str(error)
         return None if result == cudart.cudaError.success else "cudaHostRegister: %s" % result
 
-    def _streams_of(self, device):
+    def _streams_of(self, device: Any) -> Tuple[Any, Any]:
         if device not in self._streams:
             self._streams[device] = (self._cuda.Stream(device), self._cuda.Stream(device))
         return self._streams[device]
 
-    def bring(self, parameter):
+    def bring(self, parameter: "Parameter") -> None:
         device = parameter.tensor.device
         if device not in self._devices:
             super().bring(parameter)
@@ -109,12 +114,12 @@ class CudaCopies(HostCopies):
             event.record(stream)
         self._arriving.append((parameter.end, device, event))
 
-    def wait_for(self, values):
+    def wait_for(self, values: int) -> None:
         while self._arriving and self._arriving[0][0] <= values:
             _, device, event = self._arriving.popleft()
             self._cuda.current_stream(device).wait_event(event)
 
-    def take(self, parameter, gradient):
+    def take(self, parameter: "Parameter", gradient: torch.Tensor) -> None:
         device = gradient.device
         if device not in self._devices:
             super().take(parameter, gradient)
@@ -128,10 +133,10 @@ class CudaCopies(HostCopies):
         _record(gradient, stream)
         self._leaving[parameter] = event
 
-    def is_final(self, parameter):
+    def is_final(self, parameter: "Parameter") -> bool:
         return parameter not in self._leaving or self._leaving[parameter].query()
 
-    def finish(self):
+    def finish(self) -> None:
         # Weights, too: the worker writes the next ones when the step is done.
         for streams in self._streams.values():
             for stream in streams:

@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from typing import Any
 
 _COUNT = "%s is a number of samples, from 0 to %d, got %s: %s"
 _SHARE = "the metric %s is the test accuracy, a share from 0 to 1, got %s: %s"
@@ -9,7 +10,7 @@ _SIZE = "%s is the number of samples of a data set, a whole number from %d, got 
 _ROUNDING = 1e-5  # of a mean in single precision
 
 
-def right(value, most, what, line):
+def right(value: Any, most: int, what: str, line: str) -> int:
     """Returns a number of samples classified correctly as an int: a number,
     or an array or tensor with one value.
 
@@ -22,7 +23,7 @@ def right(value, most, what, line):
     return int(count)
 
 
-def right_of_share(share, samples, name, line):
+def right_of_share(share: Any, samples: int, name: str, line: str) -> int:
     """Returns the number of samples classified correctly of a framework's metric `name`, the share of
     `samples`.
     Raises ValueError."""
@@ -32,7 +33,7 @@ def right_of_share(share, samples, name, line):
     return round(min(accuracy, 1.0) * samples)
 
 
-def size(value, what, least):
+def size(value: Any, what: str, least: int) -> int:
     """Returns the stated size of a data set as an int. Raises ValueError."""
     count = _float(value)
     if not (count.is_integer() and count >= least) or isinstance(value, bool):
@@ -40,17 +41,17 @@ def size(value, what, least):
     return int(value)
 
 
-def is_number(data):
+def is_number(data: Any) -> bool:
     """Returns whether a data set is given as its size."""
     return isinstance(data, numbers.Number) or (hasattr(data, "item") and getattr(data, "shape", None) == ())
 
 
-def number(value):
+def number(value: Any) -> Any:
     """Returns the number in an array or tensor of one value, and anything else as it is."""
     return value.item() if hasattr(value, "item") else value
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     """Returns a number as text, whichever array or tensor has it; of anything else, what Python shows."""
     count = _float(value)
     if isinstance(value, bool) or not math.isfinite(count):
@@ -58,7 +59,7 @@ def _shown(value):
     return "%d" % count if count.is_integer() else "%.6g" % count
 
 
-def _float(value):
+def _float(value: Any) -> float:
     """Returns NaN for values that are not one number."""
     try:
         one = number(value)

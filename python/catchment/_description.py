@@ -4,13 +4,16 @@ initial weights."""
 import json
 import os
 import struct
+from typing import List, Sequence, Tuple
 
 MODEL_FILE = "model.textproto"
 WEIGHTS_FILE = "weights.safetensors"
 NOTES_FILE = "notes"
 
+Tensors = List[Tuple[str, Tuple[int, ...]]]  # names and shapes
 
-def _quoted(text):
+
+def _quoted(text: str) -> str:
     """As protobuf's text format has it."""
     escaped = "".join(
         c if 32 <= ord(c) < 127 and c not in '\\"' else "".join("\\%03o" % b for b in c.encode("utf-8"))
@@ -19,7 +22,7 @@ def _quoted(text):
     return '"%s"' % escaped
 
 
-def write_weights(path, tensors, values):
+def write_weights(path: str, tensors: Tensors, values: List[bytes]) -> None:
     """Writes float32 tensors as a safetensors file. tensors: (name, shape); values: of each its bytes."""
     header, at = {}, 0
     for (name, shape), value in zip(tensors, values):
@@ -34,7 +37,15 @@ def write_weights(path, tensors, values):
             file.write(value)
 
 
-def describe(directory, tensors, values, train_samples, test_samples, local_steps=False, notes=()):
+def describe(
+    directory: str,
+    tensors: Tensors,
+    values: List[bytes],
+    train_samples: int,
+    test_samples: int,
+    local_steps: bool = False,
+    notes: Sequence[str] = (),
+) -> None:
     """Writes the files. The model, which comes last, is a part of a job. notes:
     sentences for who starts it."""
     write_weights(os.path.join(directory, WEIGHTS_FILE), tensors, values)

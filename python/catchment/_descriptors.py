@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import List, Optional, TextIO, Tuple
 
 from . import _command
 
@@ -54,7 +55,7 @@ _JOINED_BEFORE = (
 _joined = False  # a worker that started this program
 
 
-def find(master=None):
+def find(master: Optional[str] = None) -> Tuple[List[int], Optional["StartedWorker"]]:
     """Returns the descriptors and the StartedWorker that shares them;
     None instead if a worker started this program."""
     global _joined
@@ -80,7 +81,7 @@ def find(master=None):
     return _receive(worker.address), worker
 
 
-def _is_shared(fd):
+def _is_shared(fd: int) -> bool:
     """Returns whether it is a socket or a worker's memory; its number may be in use for another file."""
     try:
         if stat.S_ISSOCK(os.fstat(fd).st_mode):
@@ -92,7 +93,7 @@ def _is_shared(fd):
     return "/memfd:catchment-" in path or ("/catchment-" in path and path.endswith(" (deleted)"))
 
 
-def _receive(address):
+def _receive(address: Optional[str]) -> List[int]:
     """Receives the descriptors from the worker, of this process's user,
     that listens at an abstract Unix address."""
     fds = array.array("i")
@@ -127,14 +128,14 @@ class StartedWorker:
     open for writing.
     """
 
-    def __init__(self, master):
+    def __init__(self, master: str) -> None:
         program = _worker_program()
         with tempfile.TemporaryDirectory(prefix="catchment-join-") as directory:
             lock = _lock(directory)
             alive, address = os.path.join(directory, "alive"), os.path.join(directory, "address")
             os.mkfifo(alive, 0o600)
             # For reading, too: opening it for writing alone would wait for a reader.
-            self._alive = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
+            self._alive: Optional[int] = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
             shell = 'exec <%s; echo "$CATCHMENT_ATTACH_ADDRESS" >%s; read -r end; true' % (
                 shlex.quote(alive),
                 shlex.quote(address),
@@ -155,7 +156,7 @@ class StartedWorker:
             finally:
                 lock.close()
 
-    def _await(self, path):
+    def _await(self, path: str) -> str:
         """Waits for a line in a file; returns it."""
         while True:
             if os.path.exists(path):
@@ -171,7 +172,7 @@ class StartedWorker:
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    def end(self, seconds=_END_SECONDS):
+    def end(self, seconds: float = _END_SECONDS) -> None:
         """Lets the worker end, and waits for it; kills it after `seconds`."""
         if self._alive is None:
             return
@@ -185,7 +186,7 @@ class StartedWorker:
         self._alive = None
 
 
-def _lock(directory):
+def _lock(directory: str) -> TextIO:
     """Makes the next `catchment` command delete a temporary directory if this process is killed, as those of
     commands (cli/base/temporary_directory.h). Returns the file that holds the lock until it is closed."""
     file = open(os.path.join(directory, "temporary.lock"), "x")
@@ -195,7 +196,7 @@ def _lock(directory):
     return file
 
 
-def _worker_program():
+def _worker_program() -> str:
     worker = _command.find("catchment_worker")
     if worker is None:
         raise RuntimeError(_NO_WORKER)

@@ -15,6 +15,7 @@ import shlex
 import stat
 import sys
 import types
+from typing import Any, BinaryIO, Callable, Dict, Set
 
 _TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() and reads its data itself"
 _NEEDS = (
@@ -35,7 +36,7 @@ _NOT_EXECUTED = (
 )
 
 
-def command(function, path):
+def command(function: Callable[..., Any], path: str) -> str:
     """Writes a function to a file in a directory of its own, which is private;
     returns the command that runs it."""
     _check_signature(function)
@@ -53,7 +54,7 @@ def command(function, path):
     return " ".join(map(shlex.quote, [sys.executable, os.path.abspath(__file__), os.path.abspath(path)]))
 
 
-def _private_directory(path):
+def _private_directory(path: str) -> int:
     """Creates the directory if it does not exist; returns a descriptor of it."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -68,14 +69,14 @@ def _private_directory(path):
     return folder
 
 
-def _check_signature(function):
+def _check_signature(function: Callable[..., Any]) -> None:
     try:
         inspect.signature(function).bind()
     except TypeError:
         raise TypeError(_TAKES_NOTHING % getattr(function, "__name__", "the function")) from None
 
 
-def _pickled(function):
+def _pickled(function: Callable[..., Any]) -> bytes:
     try:
         import cloudpickle
     except ImportError:
@@ -90,7 +91,7 @@ def _pickled(function):
         raise ValueError(_NOT_COPIED % (function, error)) from error
 
 
-def _is_importable(function):
+def _is_importable(function: types.FunctionType) -> bool:
     module = sys.modules.get(function.__module__)
     return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
 
@@ -98,7 +99,7 @@ def _is_importable(function):
 class _Code:
     """A function that needs nothing from outside except modules. The same interpreter runs it."""
 
-    def __init__(self, function):
+    def __init__(self, function: types.FunctionType) -> None:
         code = function.__code__
         needed = {
             name: function.__globals__[name] for name in _global_names(code) if name in function.__globals__
@@ -110,15 +111,15 @@ class _Code:
         self.code = marshal.dumps(code)
         self.defaults, self.keywords = function.__defaults__, function.__kwdefaults__
 
-    def __call__(self):
-        names = {name: importlib.import_module(module) for name, module in self.modules.items()}
-        names.update(__builtins__=builtins, __name__="__main__")
+    def __call__(self) -> Any:
+        names: Dict[str, Any] = {"__builtins__": builtins, "__name__": "__main__"}
+        names.update((name, importlib.import_module(module)) for name, module in self.modules.items())
         function = types.FunctionType(marshal.loads(self.code), names, argdefs=self.defaults)
         function.__kwdefaults__ = self.keywords
         return function()
 
 
-def _global_names(code):
+def _global_names(code: types.CodeType) -> Set[str]:
     names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -126,7 +127,7 @@ def _global_names(code):
     return names
 
 
-def _open(path):
+def _open(path: str) -> BinaryIO:
     """Opens a file to be executed. Exits if another user may have written it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -141,7 +142,7 @@ def _open(path):
     return open(fd, "rb")
 
 
-def _main():
+def _main() -> None:
     with _open(sys.argv[1]) as file:
         # The modules beside this file are not to be found under their own names, such as torch.
         sys.path[:] = pickle.load(file)

@@ -2,13 +2,19 @@
 the change of the weights that an optimizer of the program makes."""
 
 import functools
+from typing import TYPE_CHECKING, Any, List
 
 import torch
 
 from . import _model, _scaler
+from ._handed import Handed
 from ._losses import Losses
 from ._modules import Hook
 from ._warnings import warn
+from ._weights import Weights
+
+if TYPE_CHECKING:
+    from ._weights import Parameter
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_BACKWARD = (
@@ -47,14 +53,14 @@ _STILL_MOVES = (
 
 
 class Gradients:
-    """Base class of the three ways; take() of each takes the gradients of the step that ends.
+    """Base class of the three ways.
 
     accumulates: whether further backward passes of the step follow.
     """
 
     accumulates = False
 
-    def __init__(self, attachment, weights):
+    def __init__(self, attachment: Any, weights: Weights) -> None:
         self._attachment, self._weights, self._parameters = attachment, weights, weights.parameters
         self.losses = Losses(self._parameters)
         self._grouped = hasattr(attachment, "rank")
@@ -62,55 +68,59 @@ class Gradients:
         self._final = self._announced = len(self._parameters)
         self._warned = False
 
-    def drop(self):
+    def take(self) -> None:
+        """Takes the gradients of the step that ends."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
         """Begins a step, or begins it again, without gradients."""
         self.losses.forget()
         for parameter in self._parameters:
             parameter.ready, parameter.sent, parameter.tensor.grad = False, None, None
         self._final = self._announced = len(self._parameters)
 
-    def restart(self):
+    def restart(self) -> None:
         """Drops the gradients of a minibatch in which the previous loop was interrupted."""
         _scaler.next_step()
         if self._announced == len(self._parameters):
             self.drop()
 
-    def follow(self, parameters):
+    def follow(self, parameters: List["Parameter"]) -> None:
         """Called with parameters whose tensors are new."""
 
-    def makes(self, optimizer):
+    def makes(self, optimizer: Any) -> bool:
         """Called after each step of an optimizer. Returns whether it is one of join's optimizer."""
         return False
 
-    def skip(self):
+    def skip(self) -> None:
         """Begins to end a step that has no gradients."""
         self._weights.take_all()
 
-    def finish(self):
+    def finish(self) -> None:
         """Sends zeros for the gradients that are not there. Blocks until all have been copied."""
         for parameter in self._parameters:
             if not parameter.ready and self._sends:
                 parameter.gradient.zero_()
         self._weights.copies.finish()
 
-    def _check_scale(self):
+    def _check_scale(self) -> None:
         if _scaler.scaled():
             for parameter in self._parameters:
                 if parameter.tensor.grad is not None and _scaler.is_scaled(parameter.tensor):
                     raise RuntimeError(_SCALED % parameter.name)
             _scaler.next_step()
 
-    def _check_backward(self, has_gradients):
+    def _check_backward(self, has_gradients: bool) -> None:
         if not has_gradients and not self._attachment.stopped:
             raise RuntimeError(_NO_BACKWARD)
 
-    def _note(self, parameter, has_gradient):
+    def _note(self, parameter: "Parameter", has_gradient: bool) -> None:
         if not has_gradient and parameter.moves and not self._warned:
             self._warned = True
             warn(_STILL_MOVES % parameter.name)
         parameter.moves |= has_gradient
 
-    def _announce(self):
+    def _announce(self) -> None:
         """Announces which end of the gradient is final, if that is worth a message."""
         while self._final > 0 and self._is_final(self._parameters[self._final - 1]):
             self._final -= 1
@@ -122,7 +132,7 @@ class Gradients:
         self._attachment.final(begin)
         self._announced = self._final
 
-    def _is_final(self, parameter):
+    def _is_final(self, parameter: "Parameter") -> bool:
         return parameter.ready and self._weights.copies.is_final(parameter)
 
 
@@ -130,7 +140,7 @@ class AfterBackward(Gradients):
     """Sends the gradients as they are in .grad when the step ends, the last ones first."""
 
     @torch.no_grad()
-    def take(self):
+    def take(self) -> None:
         self._check_scale()
         self._check_backward(any(parameter.tensor.grad is not None for parameter in self._parameters))
         self._weights.take_all()
@@ -152,18 +162,18 @@ class DuringBackward(Gradients):
     """Sends each gradient as soon as the backward pass has it, for join(overlap=True). handed: the loop's
     minibatches; gradients of a placeholder are not sent."""
 
-    def __init__(self, attachment, weights, handed):
+    def __init__(self, attachment: Any, weights: Weights, handed: Handed) -> None:
         super().__init__(attachment, weights)
         self._handed = handed
 
-    def follow(self, parameters):
+    def follow(self, parameters: List["Parameter"]) -> None:
         for parameter in parameters:
             take = Hook(functools.partial(self._take_ready, parameter))
             parameter.tensor.register_post_accumulate_grad_hook(take)
             if parameter.tensor.grad is not None and not parameter.ready:
                 take(parameter.tensor)
 
-    def _take_ready(self, parameter, tensor):
+    def _take_ready(self, parameter: "Parameter", tensor: torch.Tensor) -> None:
         if self.accumulates or (self._handed and not self._handed[0]):
             return
         if parameter.ready:
@@ -173,7 +183,7 @@ class DuringBackward(Gradients):
         parameter.sent = (tensor.grad, tensor.grad._version)
         self._announce()
 
-    def take(self):
+    def take(self) -> None:
         if _scaler.scaled():
             raise RuntimeError(_SCALED_OVERLAP)
         for parameter in self._parameters:
@@ -184,7 +194,7 @@ class DuringBackward(Gradients):
             self._note(parameter, parameter.ready)
         self._check_backward(any(parameter.ready for parameter in self._parameters))
 
-    def skip(self):
+    def skip(self) -> None:
         if any(parameter.ready for parameter in self._parameters):
             raise RuntimeError(_SKIPS_SENT)
         super().skip()
@@ -193,22 +203,22 @@ class DuringBackward(Gradients):
 class LocalSteps(Gradients):
     """Moves the weights with an optimizer of the program, and uses their change in place of a gradient."""
 
-    def __init__(self, attachment, weights, optimizer):
+    def __init__(self, attachment: Any, weights: Weights, optimizer: Any) -> None:
         super().__init__(attachment, weights)
         self._optimizer = optimizer
         self._making = self._made = False  # the optimizer's step; made: by the program
 
-    def makes(self, optimizer):
+    def makes(self, optimizer: Any) -> bool:
         own = optimizer is self._optimizer
         self._made |= own and not self._making
         return own or self._making
 
-    def drop(self):
+    def drop(self) -> None:
         super().drop()
         self._made = False
 
     @torch.no_grad()
-    def take(self):
+    def take(self) -> None:
         self._check_scale()
         self.skip()
         if not self._made:  # otherwise the program, as in a loop without a job, has called it
@@ -225,15 +235,15 @@ class LocalSteps(Gradients):
                 parameter.gradient.copy_(began - moved.to("cpu", torch.float32))
             parameter.ready = True
 
-    def skip(self):
+    def skip(self) -> None:
         super().skip()
         if self._attachment.restarted:
             self._forget_moments()
 
-    def _forget_moments(self):
+    def _forget_moments(self) -> None:
         """Resets the optimizer, whose moments belong to weights that are gone, as the job's own local
         optimizer is reset."""
-        state = getattr(self._optimizer, "state", None)
+        state: Any = getattr(self._optimizer, "state", None)
         resets = hasattr(state, "clear")
         if resets:
             state.clear()

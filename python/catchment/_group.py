@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import weakref
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -27,7 +28,7 @@ class GroupAttachment:
     attach: makes rank 0's Attachment. Exceptions of this or a later call on rank 0 are raised on every rank.
     """
 
-    def __init__(self, group, attach):
+    def __init__(self, group: Any, attach: Callable[[], _attachment.Attachment]) -> None:
         _end_with_launcher()
         ranks = dist.get_process_group_ranks(group)
         self.rank, self.size = dist.get_rank(group), len(ranks)
@@ -35,10 +36,11 @@ class GroupAttachment:
         self._own = [dist.new_group(ranks, timeout=_PATIENCE, backend="gloo", use_local_synchronization=True)]
         weakref.finalize(self, _destroy, self._own)
         self._first = ranks[0]
-        self._attachment = self._failure = None
+        self._attachment: _attachment.Attachment  # on rank 0
+        self._failure: Optional[Exception] = None
         self.step = self.begun = self.here = 0
         self.progress, self.epoch, self.learning_rate, self.restarted = 0.0, 0, 0.0, False
-        self.on_result = None
+        self.on_result: Optional[Callable[[], None]] = None
         self._has_result = False  # on rank 0
         self.stopped = self.left = False
         about = self._from_first(lambda: self._attach(attach))
@@ -51,20 +53,20 @@ class GroupAttachment:
         self.plan = PlanCopy(plan_size)
 
     @property
-    def _group(self):
+    def _group(self) -> Any:
         return self._own[0]
 
-    def _attach(self, attach):
+    def _attach(self, attach: Callable[[], _attachment.Attachment]) -> Tuple[Any, ...]:
         self._attachment = one = attach()
         one.on_result = self._note_result
         return one.welcome, one.test_samples, one.stopped, len(one.weights), one.plan.size
 
-    def _note_result(self):
+    def _note_result(self) -> None:
         self._has_result = True
 
     # ---------------------------------------------------------------------------------------------- the ranks
 
-    def _from_first(self, make):
+    def _from_first(self, make: Callable[[], Any]) -> Any:
         """Calls `make` on rank 0, and returns its result on every rank."""
         if self.rank == 0:
             try:
@@ -80,7 +82,7 @@ class GroupAttachment:
             raise RuntimeError("rank 0 of the group has failed: " + failure)
         return result
 
-    def _broadcast(self, value):
+    def _broadcast(self, value: Any) -> Any:
         """Returns rank 0's value, which may be anything that can be pickled."""
         data = bytearray(pickle.dumps(value)) if self.rank == 0 else b""
         size = torch.tensor([len(data)])
@@ -90,17 +92,17 @@ class GroupAttachment:
         dist.broadcast(torch.frombuffer(data, dtype=torch.uint8), self._first, self._group)
         return pickle.loads(data)
 
-    def _broadcast_weights(self):
+    def _broadcast_weights(self) -> None:
         dist.broadcast(torch.frombuffer(self.weights, dtype=torch.float32), self._first, self._group)
 
     # ----------------------------------------------------------------------------------------------- training
 
-    def next_step(self):
+    def next_step(self) -> None:
         self.step += 1
         if self.rank == 0:
             self._attachment.next_step()
 
-    def await_weights(self, values):
+    def await_weights(self, values: int) -> bool:
         """Waits for all of the step's weights, regardless of `values`."""
         counts, self.begun, self.stopped, has_result, about, changes = self._from_first(self._await_step)
         self.progress, self.epoch, self.learning_rate, self.restarted = about
@@ -113,7 +115,7 @@ class GroupAttachment:
             self.on_result()
         return counts
 
-    def _await_step(self):
+    def _await_step(self) -> Tuple[Any, ...]:
         if self._failure is not None:
             raise self._failure
         one = self._attachment
@@ -122,17 +124,17 @@ class GroupAttachment:
         has_result, self._has_result = self._has_result, False
         return counts, one.begun, one.stopped, has_result, about, one.plan.changes(self.step)
 
-    def await_stop(self):
+    def await_stop(self) -> None:
         """For the end of a loop: await_weights has waited for it already."""
 
-    def leave(self):
+    def leave(self) -> None:
         self._from_first(lambda: self._attachment.leave())
         self.stopped = self.left = True
 
-    def await_begin(self):
+    def await_begin(self) -> bool:
         return self.begun == self.step and not self.stopped
 
-    def done(self, loss, correct):
+    def done(self, loss: float, correct: int) -> None:
         """Ends the step. loss, correct: of this rank's part; the daemon receives those of the minibatch."""
         totals = torch.tensor([loss, correct], dtype=torch.float64)
         dist.all_reduce(totals, group=self._group)
@@ -146,17 +148,17 @@ class GroupAttachment:
         except Exception as error:  # raised on all ranks when they next wait for rank 0
             self._failure = error
 
-    def log(self, name, value):
+    def log(self, name: str, value: float) -> None:
         if self.rank == 0:
             self._attachment.log(name, value)
 
-    def span(self, name, begin, end):
+    def span(self, name: str, begin: float, end: float) -> None:
         if self.rank == 0:
             self._attachment.span(name, begin, end)
 
     # --------------------------------------------------------------------------------------------- evaluation
 
-    def await_evaluation(self):
+    def await_evaluation(self) -> bool:
         more = self._from_first(lambda: self._attachment.await_evaluation())
         if more:
             self._broadcast_weights()
@@ -164,16 +166,16 @@ class GroupAttachment:
             self.stopped = True
         return more
 
-    def statistic(self, name, values):
+    def statistic(self, name: str, values: bytes) -> None:
         if self.rank == 0:
             self._attachment.statistic(name, values)
 
-    def scored(self, samples, loss_sum, correct):
+    def scored(self, samples: int, loss_sum: float, correct: int) -> None:
         if self.rank == 0:
             self._attachment.scored(samples, loss_sum, correct)
 
 
-def _destroy(groups):
+def _destroy(groups: List[Any]) -> None:
     """Destroys the only group in `groups`, at the latest when the program exits: a thread of gloo that
     releases a tensor after the interpreter has ended aborts the process."""
     group = groups.pop()
@@ -182,7 +184,7 @@ def _destroy(groups):
         dist.destroy_process_group(group)  # The last reference to it, here, joins its threads.
 
 
-def _end_with_launcher():
+def _end_with_launcher() -> None:
     """Has the kernel end this process with the launcher that started it: torchrun puts its processes into
     sessions, in which the worker's watch for processes that remain does not find them."""
     if "CATCHMENT_ATTACH_ADDRESS" in os.environ:

@@ -1,7 +1,9 @@
 """Minibatches for a loop that may ask for one before the step of the previous one."""
 
-import collections
 import threading
+from typing import Any, Callable, Deque, Iterator, Optional
+
+from ._attachment import AnyAttachment
 
 _LEFT_OUT = (
     "step %d was skipped: call worker.step(loss) once for each minibatch, or worker.skip() for one that is "
@@ -16,7 +18,7 @@ _TWICE = (
 _AHEAD_SECONDS = 0.5
 
 
-class Handed(collections.deque):
+class Handed(Deque[bool]):
     """The minibatches that the program has received and not ended by a step; for each, whether it is real.
 
     A loop that looks ahead, such as those of Lightning, Accelerate, and Keras on a GPU, asks for a minibatch
@@ -32,27 +34,29 @@ class Handed(collections.deque):
     counts = False
     _fetched = 0
     _most = 1
-    _stepping = None  # the thread that makes the steps, as far as is known
+    _stepping: Optional[int] = None  # the thread that makes the steps, as far as is known
 
-    def note_stepping(self):
+    def note_stepping(self) -> None:
         """Called in the thread that makes the steps."""
         self._stepping = threading.get_ident()
 
-    def is_stepping(self):
+    def is_stepping(self) -> bool:
         """Returns whether this thread makes the steps."""
         return self._stepping == threading.get_ident()
 
-    def begin(self, counts=True):
+    def begin(self, counts: bool = True) -> None:
         """Begins a loop."""
         self.clear()
         self.counts, self._fetched, self._most = counts, 0, 1
 
-    def note(self):
+    def note(self) -> None:
         """Adds a minibatch of a loop that may be ahead."""
         self.append(True)
         self._fetched += 1
 
-    def in_turn(self, attachment, load, looks_ahead):
+    def in_turn(
+        self, attachment: AnyAttachment, load: Callable[[Any], Any], looks_ahead: Callable[[int], bool]
+    ) -> Iterator[Any]:
         """Yields minibatches, from the first step that has none, until the plan ends or `load` returns None.
 
         load: makes a minibatch of the samples of a step. looks_ahead: called with each step before its
@@ -71,7 +75,7 @@ class Handed(collections.deque):
             yield last
             step += 1
 
-    def looks_ahead(self, step):
+    def looks_ahead(self, step: int) -> bool:
         """Raises RuntimeError if a step was left out."""
         if len(self) > self._most:
             raise RuntimeError(_LEFT_OUT % (step - sum(self)))
@@ -80,7 +84,7 @@ class Handed(collections.deque):
         self._fetched += 1
         return bool(self)
 
-    def is_next_real(self):
+    def is_next_real(self) -> bool:
         """Ends the first one. Returns whether its step is to be made."""
         self.note_stepping()
         if not self and self.counts:

@@ -1,6 +1,7 @@
 """Reads a model and data sets for catchment.keras, and refuses those that it cannot train."""
 
 import collections
+from typing import Any, Counter, List, Tuple
 
 import keras
 import numpy
@@ -90,7 +91,7 @@ _SAVES_BEST = (
 )
 
 
-def check(model):
+def check(model: keras.Model) -> List[Any]:
     """Returns the weights to train."""
     if not model.built:
         raise ValueError(_NOT_BUILT)
@@ -105,23 +106,24 @@ def check(model):
     return list(variables)
 
 
-def names_of(variables):
+def names_of(variables: List[Any]) -> List[str]:
     """Returns the variables' paths, which are numbered if several have the same one."""
-    names, count = [], collections.Counter()
+    names: List[str] = []
+    count: Counter[str] = collections.Counter()
     for variable in variables:
         count[variable.path] += 1
         names.append(variable.path + ("_%d" % count[variable.path] if count[variable.path] > 1 else ""))
     return names
 
 
-def floats(variable):
+def floats(variable: Any) -> Any:
     return numpy.asarray(keras.ops.convert_to_numpy(variable), dtype=numpy.float32)
 
 
 class Data:
     """A data set: arrays with a sample for each index, or only its size."""
 
-    def __init__(self, data, what):
+    def __init__(self, data: Any, what: str) -> None:
         self.arrays = None
         if _counts.is_number(data):
             self.size = _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
@@ -133,16 +135,16 @@ class Data:
         self.size = sizes[0]
 
     @staticmethod
-    def _as_array(part, what):
+    def _as_array(part: Any, what: str) -> Any:
         if not getattr(part, "shape", ()):
             raise TypeError(_NO_ARRAYS % (what, type(part).__name__))
         return part if isinstance(part, numpy.ndarray) else keras.ops.convert_to_numpy(part)
 
-    def minibatch(self, samples):
+    def minibatch(self, samples: Any) -> Any:
         return keras.tree.map_structure(lambda part: part[samples], self.arrays)
 
 
-def check_compiled(model, optimizer, variables):
+def check_compiled(model: keras.Model, optimizer: Any, variables: List[Any]) -> None:
     """Checks the compiled model of a fit() that begins. Turns off XLA, which cannot call the host."""
     if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(_SCALED)
@@ -163,7 +165,7 @@ def check_compiled(model, optimizer, variables):
             model.jit_compile, model.train_function = False, None
 
 
-def estimate_statistics(model, data, batch_size):
+def estimate_statistics(model: keras.Model, data: Data, batch_size: int) -> List[Tuple[str, Any]]:
     """Assigns means over minibatches to batch norm's moving statistics, as the job's own models take them,
     except to those of layers that are frozen. Returns (name, variable) of all."""
     norms = _norms(model)
@@ -182,7 +184,7 @@ def estimate_statistics(model, data, batch_size):
     return [statistic for layer in norms for statistic in _statistics_of(layer)]
 
 
-def lacks(model, evaluated):
+def lacks(model: keras.Model, evaluated: bool) -> List[str]:
     """Returns sentences about the parts of a model that will not be in its job's file of weights, beside
     layers that are frozen. evaluated: whether the job has an evaluator."""
     said, norms = [], _norms(model)
@@ -201,11 +203,11 @@ def lacks(model, evaluated):
     return said
 
 
-def _norms(model):
+def _norms(model: keras.Model) -> List[Any]:
     return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
 
 
-def _statistics_of(layer):
+def _statistics_of(layer: Any) -> List[Tuple[str, Any]]:
     """Returns (name, variable) of batch norm's, with names of PyTorch."""
     return [
         (variable.path.rpartition("/")[0] + name, variable)
@@ -213,12 +215,12 @@ def _statistics_of(layer):
     ]
 
 
-def _several(names):
+def _several(names: List[str]) -> str:
     rest = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (" and %d more" % rest if rest > 0 else "")
 
 
-def check_callbacks(callbacks):
+def check_callbacks(callbacks: Any) -> None:
     """Refuses callbacks of Keras that would change the weights or the rate, and warns of those that judge by
     the epochs of one worker."""
     for callback in callbacks:
@@ -234,5 +236,5 @@ def check_callbacks(callbacks):
             warn(_SAVES_BEST % type(callback).__name__)
 
 
-def as_tuple(minibatch):
+def as_tuple(minibatch: Any) -> Tuple[Any, ...]:
     return tuple(minibatch) if isinstance(minibatch, (list, tuple)) else (minibatch,)

@@ -1,6 +1,7 @@
 """Refuses what a Lightning Trainer cannot have in a job. Each error names it and its remedy."""
 
 import re
+from typing import Any
 
 from ._warnings import warn
 
@@ -64,7 +65,7 @@ _REFUSED = {
 _OF_VALIDATION = re.compile(r"(?<![a-z])(e?val(id(ation)?)?|test|dev)(?![a-z])")
 
 
-def check(trainer, callbacks):
+def check(trainer: Any, callbacks: Any) -> None:
     """callbacks: the module with the callbacks of the Trainer's package."""
     if trainer.fast_dev_run:
         raise ValueError(_FAST)
@@ -84,7 +85,7 @@ def check(trainer, callbacks):
         _check_callback(callback, callbacks)
 
 
-def _warn_of_ignored(trainer):
+def _warn_of_ignored(trainer: Any) -> None:
     if getattr(trainer, "_val_check_time_interval", None) is not None or trainer.val_check_interval != 1.0:
         warn(_VALIDATES % "val_check_interval")
     if trainer.check_val_every_n_epoch != 1:
@@ -93,13 +94,13 @@ def _warn_of_ignored(trainer):
         warn(_NODES % _flag(trainer, "_num_nodes_flag"))
 
 
-def _flag(trainer, name):
+def _flag(trainer: Any, name: str) -> Any:
     """Returns an argument of the Trainer that only its connector has;
     None if this version has it elsewhere."""
     return getattr(trainer._accelerator_connector, name, None)
 
 
-def _check_callback(callback, callbacks):
+def _check_callback(callback: Any, callbacks: Any) -> None:
     for name, why in _REFUSED.items():
         kind = getattr(callbacks, name, None)  # some are newer than others
         if kind is not None and isinstance(callback, kind):
@@ -113,7 +114,7 @@ def _check_callback(callback, callbacks):
         raise ValueError(_MONITORS % (callback.monitor, ""))
 
 
-def check_monitors(trainer, callbacks, fails):
+def check_monitors(trainer: Any, callbacks: Any, fails: bool) -> None:
     """Called when an epoch has ended: its metrics include all that ModelCheckpoint can monitor."""
     for callback in trainer.callbacks:
         monitor = getattr(callback, "monitor", None)

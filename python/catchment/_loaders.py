@@ -1,6 +1,7 @@
 """Applies the DataLoaders of a program to its job. Each of their settings is kept, or refused by its name."""
 
 import itertools
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Union
 
 from torch.utils.data import (
     BatchSampler,
@@ -14,6 +15,9 @@ from torch.utils.data import (
 
 from ._minibatches import Loader
 from ._warnings import warn
+
+if TYPE_CHECKING:
+    from .torch import Worker
 
 # Options of the DataLoader of minibatches, which makes them as the program's own would.
 _PASSED = (
@@ -63,7 +67,7 @@ _NO_COUNT = (
 )
 
 
-def training_data(loader, counted, adapter):
+def training_data(loader: Any, counted: bool, adapter: str) -> Any:
     """Returns the data set of exactly the samples that the loader trains in an epoch. counted: whether the
     job counts samples, so that streams are possible. adapter: the name of the object that has
     samples_per_epoch."""
@@ -86,7 +90,7 @@ def training_data(loader, counted, adapter):
     )  # loader.sampler is another one if a batch_sampler was given
 
 
-def selected(data, sampler, where="DataLoader"):
+def selected(data: Any, sampler: Any, where: str = "DataLoader") -> Any:
     """Returns the data set of the samples that a sampler draws in an epoch. where:
     names what has the sampler."""
     if type(sampler) is SubsetRandomSampler:
@@ -115,12 +119,12 @@ def selected(data, sampler, where="DataLoader"):
     return data if count == len(data) else Subset(data, range(count))
 
 
-def options(loader):
+def options(loader: Any) -> Dict[str, Any]:
     """Returns the loader's options for worker.loader()."""
     return {name: getattr(loader, name) for name in _PASSED}
 
 
-def warn_of_last(loader, batch_size):
+def warn_of_last(loader: Any, batch_size: int) -> None:
     """Warns if the loader leaves out an epoch's last minibatch,
     where the job may have one that is smaller."""
     sampler = loader.batch_sampler
@@ -132,7 +136,7 @@ def warn_of_last(loader, batch_size):
         warn(_DROPS)
 
 
-def scored_samples(loader, limit):
+def scored_samples(loader: Any, limit: Union[int, float]) -> int:
     """Returns the number of samples in a pass over a validation loader. limit: the number of minibatches, or,
     as a float, a share of them."""
     sampler = getattr(loader, "batch_sampler", None)
@@ -159,11 +163,14 @@ class EpochLoader(Loader):
     """The job's minibatches; each loop over it is an epoch of the job. All loops read from one iterator, so
     that processes that load minibatches in advance go on."""
 
-    def __init__(self, minibatches, worker, end_epoch, **options):
+    def __init__(
+        self, minibatches: Any, worker: "Worker", end_epoch: Callable[[], None], **options: Any
+    ) -> None:
         super().__init__(minibatches, **options)
-        self._worker, self._end_epoch, self._loaded = worker, end_epoch, None
+        self._worker, self._end_epoch = worker, end_epoch
+        self._loaded: Optional[Iterator[Any]] = None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if self._loaded is None:
             self._loaded = super().__iter__()
         epoch = self._worker.epoch

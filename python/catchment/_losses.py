@@ -2,12 +2,16 @@
 has called backward."""
 
 import functools
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
 from . import _scaler
 
-_watched = None  # the losses of this program's step
+if TYPE_CHECKING:
+    from ._weights import Parameter
+
+_watched: Optional["Losses"] = None  # the losses of this program's step
 
 
 class Losses:
@@ -18,27 +22,33 @@ class Losses:
     parameters: objects whose `tensor` is the parameter.
     """
 
-    def __init__(self, parameters):
+    def __init__(self, parameters: List["Parameter"]) -> None:
         self._parameters = parameters
-        self._values = []
-        self._left = []  # the gradients that the last pass has left, and their versions
+        self._values: List[Any] = []
+        # The gradients that the last pass has left, and their versions.
+        self._left: List[Tuple[Any, Optional[int]]] = []
 
-    def watch(self):
+    def watch(self) -> None:
         """Begins to note them."""
         global _watched
         _watched = self
         _watch()
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self._values)
 
-    def sum(self):
+    def sum(self) -> float:
         return sum(float(value) for value in self._values)
 
-    def forget(self):
+    def forget(self) -> None:
         self._values, self._left = [], []
 
-    def _note_pass(self, run, tensors, weights):
+    def _note_pass(
+        self,
+        run: Callable[[], Any],
+        tensors: Sequence[torch.Tensor],
+        weights: Sequence[Optional[torch.Tensor]],
+    ) -> Any:
         """Runs a backward pass; notes the sum of its tensors if it changes gradients of the job."""
         before = self._gradients()
         if self._values and self._are_gone(before):
@@ -50,10 +60,10 @@ class Losses:
         self._left = after
         return result
 
-    def _gradients(self):
+    def _gradients(self) -> List[Tuple[Any, Optional[int]]]:
         return [(parameter.tensor.grad, _version(parameter.tensor.grad)) for parameter in self._parameters]
 
-    def _are_gone(self, now):
+    def _are_gone(self, now: List[Tuple[Any, Optional[int]]]) -> bool:
         """Returns whether none of the gradients of the passes so far is left. Only those that were changed
         since are read, because that waits for a GPU."""
         for (gradient, version), (left, left_version) in zip(now, self._left):
@@ -64,16 +74,16 @@ class Losses:
         return True
 
 
-def _local(gradient):
+def _local(gradient: Any) -> Any:
     """Returns this process's part of a gradient that is sharded."""
     return getattr(gradient, "_local_tensor", gradient)
 
 
-def _version(gradient):
+def _version(gradient: Any) -> Optional[int]:
     return None if gradient is None else _local(gradient)._version
 
 
-def _differ(before, after):
+def _differ(before: List[Tuple[Any, Optional[int]]], after: List[Tuple[Any, Optional[int]]]) -> bool:
     return any(
         one is not other or version != other_version
         for (one, version), (other, other_version) in zip(before, after)
@@ -81,7 +91,7 @@ def _differ(before, after):
 
 
 @torch.no_grad()
-def _value(tensors, weights):
+def _value(tensors: Any, weights: Any) -> Any:
     """Returns the sum of the tensors' values, each times its weight."""
     total = 0.0
     for tensor, weight in zip(tensors, weights):
@@ -90,24 +100,25 @@ def _value(tensors, weights):
     return total
 
 
-def _as_tuple(tensors, count=1):
+def _as_tuple(tensors: Any, count: int = 1) -> Tuple[Any, ...]:
     if tensors is None:
         return (None,) * count
     return (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
 
 
-def _watch():
+def _watch() -> None:
     """Starts watching torch.autograd.backward, which Tensor.backward calls."""
     backward = torch.autograd.backward
     if hasattr(backward, "__wrapped__"):
         return
 
     @functools.wraps(backward)
-    def backward_and_note(tensors, grad_tensors=None, *arguments, **named):
-        def run():
+    def backward_and_note(tensors: Any, grad_tensors: Any = None, *arguments: Any, **named: Any) -> Any:
+        def run() -> Any:
             return backward(tensors, grad_tensors, *arguments, **named)
 
         noted = _as_tuple(tensors)
+        assert _watched is not None
         return _watched._note_pass(run, noted, _as_tuple(grad_tensors, len(noted)))
 
     torch.autograd.backward = backward_and_note

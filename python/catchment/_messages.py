@@ -6,6 +6,9 @@ are here.
 """
 
 import struct
+from typing import Any, Dict, List, Tuple
+
+Schema = Dict[int, Tuple[str, Any]]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -62,12 +65,12 @@ TO_PROGRAM = {
 }
 
 
-def encode(schema, kind, fields):
+def encode(schema: Schema, kind: str, fields: Dict[str, Any]) -> bytes:
     """Returns the bytes of a message of `schema` with `kind` set to `fields`."""
     return _encode_fields(schema, {kind: fields})
 
 
-def decode(schema, data):
+def decode(schema: Schema, data: bytes) -> Tuple[str, Dict[str, Any]]:
     """Returns (kind, fields). Raises ValueError if `data` is not a valid message."""
     message = _decode_fields(schema, memoryview(data))
     if len(message) != 1:
@@ -75,7 +78,7 @@ def decode(schema, data):
     return next(iter(message.items()))
 
 
-def _varint(value):
+def _varint(value: int) -> bytes:
     value &= (1 << 64) - 1  # negative numbers: two's complement
     out = bytearray()
     while value > 127:
@@ -85,7 +88,7 @@ def _varint(value):
     return bytes(out)
 
 
-def _encode_value(number, kind, value):
+def _encode_value(number: int, kind: Any, value: Any) -> bytes:
     if isinstance(kind, dict):
         value = _encode_fields(kind, value)
     elif kind is str:
@@ -99,8 +102,8 @@ def _encode_value(number, kind, value):
     return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
 
 
-def _encode_fields(schema, fields):
-    out = []
+def _encode_fields(schema: Schema, fields: Dict[str, Any]) -> bytes:
+    out: List[bytes] = []
     for number, (name, kind) in schema.items():
         if name not in fields:
             continue
@@ -111,7 +114,7 @@ def _encode_fields(schema, fields):
     return b"".join(out)
 
 
-def _read_varint(data, at):
+def _read_varint(data: memoryview, at: int) -> Tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -123,7 +126,7 @@ def _read_varint(data, at):
             return value & ((1 << 64) - 1), at
 
 
-def _read_raw(data, at, wire):
+def _read_raw(data: memoryview, at: int, wire: int) -> Tuple[Any, int]:
     """Returns an integer or bytes, and where the next field begins."""
     if wire == _VARINT:
         return _read_varint(data, at)
@@ -138,7 +141,7 @@ def _read_raw(data, at, wire):
     return data[at : at + size], at + size
 
 
-def _convert(kind, raw):
+def _convert(kind: Any, raw: Any) -> Any:
     if isinstance(raw, int) != (kind in (int, bool)):
         raise ValueError("a field has another type")
     if isinstance(kind, dict):
@@ -152,8 +155,9 @@ def _convert(kind, raw):
     return kind(raw)
 
 
-def _decode_fields(schema, data):
-    fields, at = {}, 0
+def _decode_fields(schema: Schema, data: memoryview) -> Dict[str, Any]:
+    fields: Dict[str, Any] = {}
+    at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)
         raw, at = _read_raw(data, at, tag & 7)

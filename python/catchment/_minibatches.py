@@ -4,11 +4,13 @@ import collections.abc
 import functools
 import sys
 import types
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from . import _accelerate, _stream
+from ._handed import Handed
 from ._indices import own_part
 
 _BATCHED = (
@@ -54,15 +56,19 @@ class Minibatches(IterableDataset):
     turns.
     read: returns the list of samples for a list of indices; None if a stream has ended."""
 
-    def __init__(self, read, collate, attachment, handed):
+    def __init__(
+        self, read: Callable[[Any], Any], collate: Callable[[Any], Any], attachment: Any, handed: Handed
+    ) -> None:
         self._read, self._collate, self._plan = read, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
         self._attachment, self._handed = attachment, handed
-        self._loop = None  # of a Loader that keeps its processes: the loop's number, and its first step
+        self._loop: Optional[torch.Tensor] = (
+            None  # of a Loader that keeps its processes: the loop's number, and its first step
+        )
         self._iterated = False  # in this process of a DataLoader
         self._prepared = False  # by Accelerate
 
-    def begin_loop(self):
+    def begin_loop(self) -> None:
         """Tells the processes that a loader keeps at which step its next loop begins. Those that still wait
         for a minibatch of the previous loop then end it."""
         if self._loop is None:
@@ -70,16 +76,16 @@ class Minibatches(IterableDataset):
         self._loop[1] = self._attachment.step
         self._loop[0] += 1
 
-    def __getstate__(self):
+    def __getstate__(self) -> Dict[str, Any]:
         # A process that a DataLoader has spawned needs these of the attachment.
         about = {name: getattr(self._attachment, name) for name in ("step", "stopped", "left", "hinted")}
         return dict(self.__dict__, _attachment=types.SimpleNamespace(**about), _handed=None)
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Called by a loader that Accelerate has made, before its processes begin."""
         self._prepared = True
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         # PyTorch's fetcher of a DataLoader, in whatever process it is, makes the iterator.
         if sys._getframe(1).f_locals.get("auto_collation") is True:
             raise TypeError(_BATCHED)
@@ -96,16 +102,16 @@ class Minibatches(IterableDataset):
             self.check_loop()
         return self._load_all()
 
-    def check_loop(self):
+    def check_loop(self) -> None:
         """Checks a loop that begins."""
         _accelerate.check()
         _stream.hint_at_end(self._attachment)
 
-    def iterate(self, load):
+    def iterate(self, load: Callable[[Any], Any]) -> Iterator[Any]:
         """Yields the minibatches in this process. load: makes one of its samples."""
         return self._in_turn(load) if self._handed.is_stepping() else self._load_ahead(load)
 
-    def _load_ahead(self, load):
+    def _load_ahead(self, load: Callable[[Any], Any]) -> Iterator[Any]:
         """Yields the minibatches in a thread that has made no step so far,
         so that another one may make them."""
         self._handed.begin(counts=False)
@@ -122,13 +128,13 @@ class Minibatches(IterableDataset):
             step += 1
         yield from self._continue_in_turn(load)
 
-    def _in_turn(self, load):
+    def _in_turn(self, load: Callable[[Any], Any]) -> Iterator[Any]:
         """Yields the minibatches in the thread that also makes the steps."""
         self._handed.begin()
         yield from self._continue_in_turn(load)
 
-    def _continue_in_turn(self, load):
-        def load_or_leave(samples):
+    def _continue_in_turn(self, load: Callable[[Any], Any]) -> Iterator[Any]:
+        def load_or_leave(samples: Any) -> Any:
             minibatch = load(samples)
             if minibatch is None:
                 _stream.leave(self._attachment)
@@ -141,7 +147,7 @@ class Minibatches(IterableDataset):
         finally:
             self._handed.counts = False
 
-    def _load_all(self):
+    def _load_all(self) -> Iterator[Any]:
         info = get_worker_info()
         first, stride = (0, 1) if info is None else (info.id, info.num_workers)
         loop, step = (0, self._attachment.step) if self._loop is None else self._loop.tolist()
@@ -156,12 +162,12 @@ class Minibatches(IterableDataset):
             yield minibatch
             step += stride
 
-    def _load(self, samples):
+    def _load(self, samples: Any) -> Any:
         part = self._read(own_part(samples, self._rank, self._size))
         return None if part is None else self._collate(part)
 
 
-def check_items(data, what):
+def check_items(data: Any, what: str) -> None:
     """Raises TypeError if the items of a data set are not samples."""
     if isinstance(data, DataLoader) and data.batch_size is not None:
         raise TypeError(_LOADER % what)
@@ -170,7 +176,7 @@ def check_items(data, what):
         raise TypeError(_IN_COLUMNS % (what, type(data).__name__))
 
 
-def _has_columns(data):
+def _has_columns(data: Any) -> bool:
     """Returns whether a list has arrays in place of samples: as many values in each as there are samples, and
     of different shapes or types, which no minibatch could have."""
     if not (isinstance(data, list) and len(data) > 1 and all(getattr(part, "shape", ()) for part in data)):
@@ -183,7 +189,7 @@ def _has_columns(data):
     )
 
 
-def reader(data, counted, attachment):
+def reader(data: Any, counted: bool, attachment: Any) -> Callable[[Any], Any]:
     """Returns the reader of samples for Minibatches. counted: whether samples with an index are this worker's
     own, so the job only counts them."""
     check_items(data, "training")
@@ -196,11 +202,11 @@ def reader(data, counted, attachment):
     return functools.partial(_read, data)
 
 
-def is_indexed(data):
+def is_indexed(data: Any) -> bool:
     return hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
 
 
-def _take(stream, indices):
+def _take(stream: _stream.Stream, indices: Any) -> Any:
     return stream.take(len(indices))
 
 
@@ -208,16 +214,16 @@ class _OwnSamples:
     """A worker's own samples, in a new random order in each pass.
     Processes of a DataLoader or a group share them."""
 
-    def __init__(self, data, attachment):
+    def __init__(self, data: Any, attachment: Any) -> None:
         welcome = attachment.welcome or {}
         self._data, self._pass = data, 0
         self._seed = welcome.get("seed", 0) + (welcome.get("worker", 0) << 32)
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         self._pass = epoch
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         part, parts = (0, 1) if info is None else (info.id, info.num_workers)
         generator = torch.Generator().manual_seed((self._seed + self._pass) % 2**63)
@@ -228,7 +234,7 @@ class _OwnSamples:
         return (self._data[index] for index in own)
 
 
-def _read(data, indices):
+def _read(data: Any, indices: Any) -> Any:
     # Data sets that read many samples at once, such as those of Hugging Face, do so there.
     if hasattr(data, "__getitems__"):
         return data.__getitems__(list(indices))
@@ -242,16 +248,16 @@ class Loader(DataLoader):
     # for ever for the processes.
     _is_accelerate_prepared = True
 
-    def __init__(self, minibatches, **options):
+    def __init__(self, minibatches: IterableDataset, **options: Any) -> None:
         for name in ("batch_size", "batch_sampler", "sampler", "shuffle", "drop_last"):
             if options.pop(name, None):
                 raise ValueError(_OWN_BATCH % name)
         super().__init__(minibatches, batch_size=None, **options)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return _LENGTH
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if not isinstance(self.dataset, Minibatches):
             return super().__iter__()
         self.dataset.check_loop()
@@ -266,5 +272,5 @@ class Loader(DataLoader):
 class NoMinibatches(IterableDataset):
     """The minibatches of an evaluator's program: none."""
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(())

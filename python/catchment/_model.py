@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
@@ -32,16 +33,16 @@ _SAME_MEMORY = (
 COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 
 
-def named_parameters(model, **options):
+def named_parameters(model: torch.nn.Module, **options: Any) -> Iterator[Tuple[str, torch.Tensor]]:
     """Yields parameters with the names that they have if no module is compiled."""
     return ((name.replace(COMPILED, ""), p) for name, p in model.named_parameters(**options))
 
 
-def _is_compiled(module):
+def _is_compiled(module: torch.nn.Module) -> bool:
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
-def unwrap(model, group):
+def unwrap(model: torch.nn.Module, group: Any) -> Tuple[torch.nn.Module, bool]:
     """Returns the user's module, and whether it or a part of it was compiled."""
     compiled = any(_is_compiled(module) for module in model.modules())
     while True:
@@ -58,7 +59,7 @@ def unwrap(model, group):
             return model, compiled
 
 
-def check_parameters(parameters, group):
+def check_parameters(parameters: List[Tuple[str, torch.Tensor]], group: Any) -> None:
     if not parameters:
         raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
     for name, p in parameters:
@@ -89,8 +90,8 @@ def check_parameters(parameters, group):
     _check_memory(parameters)
 
 
-def _check_memory(parameters):
-    names = {}  # by memory
+def _check_memory(parameters: List[Tuple[str, torch.Tensor]]) -> None:
+    names: Dict[Any, str] = {}  # by memory
     for name, p in parameters:
         if hasattr(p, "full_tensor"):
             continue  # has no memory of its own
@@ -99,26 +100,26 @@ def _check_memory(parameters):
             raise ValueError(_SAME_MEMORY % (names[place], name))
 
 
-def check_device(parameters):
+def check_device(parameters: List[Tuple[str, torch.Tensor]]) -> None:
     index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
     devices = {p.device for _, p in parameters if p.device.type == "cuda"}
     if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
         warn(_ONE_GPU % (index, "cuda:0"))
 
 
-def full(tensor):
+def full(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the whole of a tensor. If this process has a shard of it,
     each process of the group must call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def bytes_of(tensor):
+def bytes_of(tensor: torch.Tensor) -> bytes:
     """Returns the values as float32; PyTorch alone needs NumPy for it."""
     values = tensor.to("cpu", torch.float32).contiguous()
     return ctypes.string_at(values.data_ptr(), 4 * values.numel())
 
 
-def count(data, what):
+def count(data: Any, what: str) -> int:
     if _counts.is_number(data):
         return _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
     check_items(data, what)
@@ -129,12 +130,12 @@ def count(data, what):
     return len(data)
 
 
-def device_of(parameters):
+def device_of(parameters: List[Tuple[str, torch.Tensor]]) -> str:
     devices = sorted({str(p.device) for _, p in parameters})
     return ", ".join(devices)
 
 
-def parameters_in(model):
+def parameters_in(model: torch.nn.Module) -> List[Any]:
     """Returns the parameters of all modules, and None for unused places. Called in every step,
     so it is fast."""
     found, modules = [], [model]

@@ -1,10 +1,15 @@
 """The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
 
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from . import _scaler
 from ._warnings import warn
+
+if TYPE_CHECKING:
+    from .torch import Worker
 
 _RATE = (
     "the job sets the learning rate, so changes by the program, such as those of its scheduler, have no "
@@ -28,13 +33,13 @@ class Optimizer(torch.optim.Optimizer):
     Its learning rate shows the job's."""
 
     @property
-    def _step_supports_amp_scaling(self):
+    def _step_supports_amp_scaling(self) -> bool:
         # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out:
         # a gradient with an infinity is refused by the servers. Others, such as Lightning before it clips
         # gradients, would conclude that step() divides them.
         return _scaler.is_stepping()
 
-    def __init__(self, worker, parameters):
+    def __init__(self, worker: "Worker", parameters: Any) -> None:
         # Schedulers that cycle the momentum, too, need one. The job's is not known here.
         super().__init__(parameters, {"lr": worker._attachment.learning_rate, "momentum": 0.0})
         self._worker = worker
@@ -43,7 +48,7 @@ class Optimizer(torch.optim.Optimizer):
         self._rate = worker._attachment.learning_rate  # as the groups show it
         worker._gradients.losses.watch()
 
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         loss = None
         if any(group["lr"] != self._rate for group in self.param_groups):
             warn(_RATE)
@@ -64,7 +69,7 @@ class Optimizer(torch.optim.Optimizer):
             group["lr"] = self._rate
         return loss
 
-    def _options_of_groups(self):
+    def _options_of_groups(self) -> Dict[Tuple[int, str], str]:
         """Returns what the groups have beside parameters, rates and notes of schedulers:
         {(group, name): value}."""
         return {
@@ -74,17 +79,17 @@ class Optimizer(torch.optim.Optimizer):
             if name not in ("params", "param_names") and not name.endswith(("lr", "_momentum"))
         }
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
         if hasattr(self, "_worker"):
             raise ValueError(_GROUP)
         super().add_param_group(param_group)
 
-    def _end_step(self, loss):
+    def _end_step(self, loss: Any) -> None:
         if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
             self._divide_gradients(self.grad_scale)
         self._worker.step(self._take_loss(loss))
 
-    def _take_loss(self, loss):
+    def _take_loss(self, loss: Any) -> Any:
         """Returns the loss of a step that ends, for which step() got this one or None,
         and begins the next."""
         losses = self._worker._gradients.losses
@@ -95,28 +100,28 @@ class Optimizer(torch.optim.Optimizer):
         losses.forget()
         return taken
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
         self._worker._gradients.losses.forget()
 
     @torch.no_grad()
-    def _divide_gradients(self, scale):
+    def _divide_gradients(self, scale: Optional[torch.Tensor]) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if scale is not None and p.grad is not None:
                     p.grad.div_(scale.to(p.grad.device))
         _scaler.next_step()
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> "Optimizer":
         return self
 
-    def __getstate__(self):
+    def __getstate__(self) -> Dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key != "_worker"}
 
 
 class Scheduler(LRScheduler):
     """Shows the job's learning rate, for code that logs it."""
 
-    def get_lr(self):
+    def get_lr(self) -> List[float]:
         self.optimizer._rate = self.optimizer._worker._begun().learning_rate
         return [self.optimizer._rate for _ in self.optimizer.param_groups]

@@ -1,9 +1,14 @@
 """The servers' optimizer in parts, for programs with an optimizer for each part of the model,
 such as a GAN's two."""
 
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
 import torch
 
 from ._optimizer import Optimizer, Scheduler
+
+if TYPE_CHECKING:
+    from .torch import Worker
 
 _TWICE = (
     "an optimizer made two steps for one minibatch, but a minibatch is one step of the job: call step() of "
@@ -16,11 +21,13 @@ class Part(Optimizer):
 
     _step_supports_amp_scaling = False  # GradScaler divides the gradients before step()
 
-    def __init__(self, worker, parameters):
+    def __init__(self, worker: "Worker", parameters: List[torch.Tensor]) -> None:
         super().__init__(worker, parameters)
-        self.kept, self.loss = None, 0.0  # since step(): {parameter: gradient}, and the loss
+        # Since step(): {parameter: gradient}, and the loss.
+        self.kept: Optional[Dict[torch.Tensor, torch.Tensor]] = None
+        self.loss: Any = 0.0
 
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         result = None
         if closure is not None:
             with torch.enable_grad():
@@ -28,7 +35,7 @@ class Part(Optimizer):
         super().step()
         return result
 
-    def _end_step(self, loss):
+    def _end_step(self, loss: Any) -> None:
         if self.kept is not None:
             raise RuntimeError(_TWICE)
         self.loss = self._take_loss(loss)
@@ -45,18 +52,20 @@ class Parts:
     gradient 0 there.
     parameters: a list for each part."""
 
-    def __init__(self, worker, parameters):
+    def __init__(self, worker: "Worker", parameters: List[List[torch.Tensor]]) -> None:
         self._whole = worker.optimizer()
         self.optimizers = [Part(worker, part) for part in parameters]
 
-    def end_step(self):
+    def end_step(self) -> None:
         """Makes the step of the worker, if a part has made its own since the last one."""
-        stepped = [part for part in self.optimizers if part.kept is not None]
-        if not stepped:
+        kept, loss = [], 0.0
+        for part in self.optimizers:
+            if part.kept is not None:
+                kept.append(part.kept)
+                loss += float(part.loss)
+                part.kept = None
+        if not kept:
             return
-        kept, loss = [part.kept for part in stepped], sum(float(part.loss) for part in stepped)
-        for part in stepped:
-            part.kept = None
         for group in self._whole.param_groups:
             for p in group["params"]:
                 own = [gradients[p] for gradients in kept if p in gradients]
@@ -67,5 +76,5 @@ class Parts:
 class ShownSchedule(Scheduler):
     """Shows the job's rate, however the program steps its schedules."""
 
-    def step(self, *_, **__):
+    def step(self, *_: Any, **__: Any) -> None:
         super().step()

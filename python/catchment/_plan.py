@@ -6,6 +6,11 @@ import os
 import struct
 import tempfile
 import time
+from typing import Any, Callable, List, Tuple
+
+# The number of slots, their size, the last step that is planned, the first one that never will be (0: none),
+# and slots, by where they begin.
+Changes = Tuple[int, int, int, int, List[Tuple[int, bytes]]]
 
 _FIRST_SLOT = 64
 _PAUSE_SECONDS = 0.001
@@ -14,14 +19,14 @@ _PAUSE_SECONDS = 0.001
 class Plan:
     """Reads the plan, in the program or, pickled, in any process of the same user while the program runs."""
 
-    def __init__(self, fd):
+    def __init__(self, fd: int) -> None:
         self._path = "/proc/%d/fd/%d" % (os.getpid(), fd)
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
 
-    def __getstate__(self):
+    def __getstate__(self) -> str:
         return self._path
 
-    def __setstate__(self, path):
+    def __setstate__(self, path: str) -> None:
         self._path = path
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -30,18 +35,18 @@ class Plan:
             os.close(fd)
 
     @property
-    def size(self):
+    def size(self) -> int:
         """The size of the memory, in bytes."""
         return len(self._memory)
 
-    def changes(self, step):
+    def changes(self, step: int) -> Changes:
         """Returns the changes with which a PlanCopy gets step `step` and all later ones."""
         planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
         steps = range(max(step, planned - slots + 1), planned + 1)
         places = [_FIRST_SLOT + (one - 1) % slots * slot_bytes for one in steps]
         return slots, slot_bytes, planned, end, [(at, self._memory[at : at + slot_bytes]) for at in places]
 
-    def knows(self, step, seconds):
+    def knows(self, step: int, seconds: float) -> bool:
         """Returns whether a step is planned, or will never be. Waits for either, at most `seconds`."""
         until = time.monotonic() + seconds
         while True:
@@ -52,7 +57,7 @@ class Plan:
                 return False
             time.sleep(_PAUSE_SECONDS)
 
-    def samples(self, step, gives_up=lambda: False):
+    def samples(self, step: int, gives_up: Callable[[], bool] = lambda: False) -> Any:
         """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; returns None
         if it will never be, or once gives_up() returns true."""
         while True:
@@ -80,13 +85,13 @@ class PlanCopy(Plan):
     stays planned even if the job ends before it.
     """
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         fd = _memory_file(size)
         super().__init__(fd)
         self._writable = mmap.mmap(fd, size)
         self._planned = 0
 
-    def write(self, changes):
+    def write(self, changes: Changes) -> None:
         """changes: the result of the plan's changes()."""
         slots, slot_bytes, planned, end, parts = changes
         if end:
@@ -100,7 +105,7 @@ class PlanCopy(Plan):
         struct.pack_into("=2Q", self._writable, 0, self._planned, end)
 
 
-def _memory_file(size):
+def _memory_file(size: int) -> int:
     """Returns a descriptor of memory without a name; where the system has none (seccomp, a sandbox), of a
     deleted file in /dev/shm or the directory for temporary files."""
     try:

@@ -4,8 +4,10 @@ import contextlib
 import math
 import time
 import unicodedata
+from typing import Any, Callable, Iterable, Iterator, Set, Tuple
 
 from . import _counts
+from ._attachment import AnyAttachment
 from ._indices import part_size
 from ._warnings import warn
 
@@ -45,7 +47,7 @@ class Position:
     steps: the number of steps that this program has made.
     """
 
-    def __init__(self, attachment):
+    def __init__(self, attachment: AnyAttachment) -> None:
         self._attachment = attachment
         welcome = attachment.welcome or {}
         self.job = welcome.get("job", "")
@@ -54,7 +56,7 @@ class Position:
         self.seed = welcome.get("seed", 0)
         self.evaluates = welcome.get("evaluates", False)
         self.steps = 0
-        self._names = set()  # of metrics
+        self._names: Set[str] = set()  # of metrics
         self._traces = welcome.get("traces", False)
 
     @property
@@ -67,12 +69,12 @@ class Position:
         """The epoch of the first sample of the current step, from 0."""
         return self._begun().epoch
 
-    def _begun(self):
+    def _begun(self) -> AnyAttachment:
         if not self.evaluates:
             self._attachment.await_begin()
         return self._attachment
 
-    def log(self, metrics) -> None:
+    def log(self, metrics: Any) -> None:
         """Adds numbers to the job's metrics, by their names. Each line of the job's metrics has the mean over
         all values of all steps and workers since the previous line. Call it before step(), which sends them;
         in a process group those of rank 0 count."""
@@ -85,7 +87,7 @@ class Position:
             self._attachment.log(name, _finite(name, value))
 
     @contextlib.contextmanager
-    def span(self, name):
+    def span(self, name: str) -> Iterator[None]:
         """Names what the program does in a `with` block in the timeline of a job with --trace; in others it
         does nothing. Any thread may use it; in a process group, rank 0."""
         if not self._traces:
@@ -97,7 +99,7 @@ class Position:
         finally:
             self._attachment.span(str(name), begin, time.monotonic())
 
-    def _check_name(self, name):
+    def _check_name(self, name: str) -> None:
         if name in self._names:
             return
         # Cc: control characters; Cf: also those that change the direction of a text; Zl, Zp: ends of lines;
@@ -112,7 +114,7 @@ class Position:
             raise ValueError(_METRIC_COUNT % (name, _MOST_METRICS, _MOST_METRICS))
         self._names.add(name)
 
-    def _count_right(self, correct):
+    def _count_right(self, correct: Any) -> int:
         """Returns the number of samples classified correctly that step() was given, as an int."""
         if isinstance(correct, int) and correct == 0:
             return 0
@@ -124,7 +126,7 @@ class Position:
         )
         return _counts.right(correct, most, "step's second value", "worker.step(loss, %s)" % _RIGHT)
 
-    def _evaluate(self, prepare, score):
+    def _evaluate(self, prepare: Callable[[], Iterable[Tuple[str, bytes]]], score: Callable[[], Any]) -> None:
         """Scores weights until the job is over. prepare: brings them to the model; returns names and values,
         as bytes, of its statistics. score: returns the loss and the number of right samples."""
         if not self.evaluates:
@@ -138,7 +140,7 @@ class Position:
             self._attachment.scored(samples, loss * samples, correct)
 
     @staticmethod
-    def _check_score(score, samples):
+    def _check_score(score: Any, samples: int) -> Tuple[float, int]:
         try:
             loss, correct = score
             loss = float(loss)
@@ -161,7 +163,7 @@ class Position:
         self._attachment.leave()
 
 
-def _finite(name, value):
+def _finite(name: str, value: Any) -> float:
     try:
         number = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # of arrays and tensors with several values

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
@@ -32,7 +33,7 @@ _SHAPE = "%s has %s with shape %s, but the model has it with %s: the file is tha
 _NO_FILE = "%s is not a file of weights: give load() the model.safetensors of a job"
 
 
-def lacks(model, evaluated):
+def lacks(model: torch.nn.Module, evaluated: bool) -> List[str]:
     """Returns sentences about the parts of a model that will not be in its job's file of weights, beside
     frozen parameters. evaluated: whether the job has an evaluator."""
     layers, said = _statistics.layers_of(model), []
@@ -48,7 +49,13 @@ def lacks(model, evaluated):
     return said
 
 
-def load(model, path, train=None, forward=None, collate=None):
+def load(
+    model: torch.nn.Module,
+    path: str,
+    train: Any = None,
+    forward: Optional[Callable[[Any], Any]] = None,
+    collate: Optional[Callable[[Any], Any]] = None,
+) -> Any:
     """Loads a job's file of weights, such as out/model.safetensors, into a model. Warns of what the file
     lacks, which stays as it is in the model, and of what the model lacks.
 
@@ -91,7 +98,7 @@ def load(model, path, train=None, forward=None, collate=None):
     return torch.nn.modules.module._IncompatibleKeys(missing, unexpected)
 
 
-def _state(model):
+def _state(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
     """Returns the model's parameters and persistent buffers by their names in files."""
     return {
         name.replace(_model.COMPILED, ""): tensor
@@ -100,17 +107,17 @@ def _state(model):
     }
 
 
-def _several(names):
+def _several(names: List[str]) -> str:
     rest = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (" and %d more" % rest if rest > 0 else "")
 
 
-def _batch_size(job):
+def _batch_size(job: str) -> int:
     found = re.search(r"^batch_size: (\d+)$", job, re.MULTILINE)
     return int(found[1]) if found else _BATCH_SIZE
 
 
-def _read(path):
+def _read(path: str) -> Tuple[Dict[str, torch.Tensor], str]:
     """Returns the tensors of a safetensors file of float32 values by their names, and the text of its job."""
     with open(path, "rb") as file:
         data = bytearray(file.read())

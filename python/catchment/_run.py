@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _command, _function, _run_files
 
-Program = Union[str, "os.PathLike[str]", Callable[[], object]]
+Path = Union[str, "os.PathLike[str]"]
+Program = Union[Path, Callable[[], object]]
 Table = List[Dict[str, Any]]
 
 _SECONDS = 0.5  # between two looks at the measurements of a job
@@ -39,7 +40,7 @@ _SCORES = ("test_accuracy", "test_loss")
 
 def train(
     program: Optional[Program] = None,
-    job: Optional[Program] = None,
+    job: Optional[Path] = None,
     workers: Optional[int] = None,
     algorithm: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
@@ -80,7 +81,7 @@ def train(
 def compare(
     program: Optional[Program] = None,
     algorithms: Sequence[str] = (),
-    job: Optional[Program] = None,
+    job: Optional[Path] = None,
     workers: Union[int, Sequence[int], None] = None,
     settings: Optional[Mapping[str, Any]] = None,
     out: Optional[str] = None,
@@ -122,7 +123,7 @@ class Run:
     weights: the path of the trained weights.
     """
 
-    def __init__(self, out: str):
+    def __init__(self, out: str) -> None:
         """Reads the result of a run from its directory."""
         self.out = out
         self.weights = os.path.join(out, "model.safetensors")
@@ -133,7 +134,7 @@ class Run:
             ]
         self.scores = _scores(self.metrics)
 
-    def _facts(self):
+    def _facts(self) -> List[Tuple[str, str]]:
         s = self.summary
         facts = [
             ("job", s["job"]),
@@ -169,7 +170,7 @@ class Comparison:
     pictures: the page's, by their titles. Notebooks show one that is the last line of a cell.
     """
 
-    def __init__(self, out: str):
+    def __init__(self, out: str) -> None:
         """Reads the results of a comparison from its directory."""
         self.out = out
         self.page = os.path.join(out, "report.html")
@@ -212,7 +213,7 @@ class Picture(str):
 # ------------------------------------------------------------------------------------------------ the command
 
 
-def _directory(out):
+def _directory(out: Optional[str]) -> str:
     """Returns the path of a directory that exists."""
     if out is None:
         return tempfile.mkdtemp(prefix="catchment-")
@@ -221,7 +222,14 @@ def _directory(out):
     return out
 
 
-def _words(subcommand, program, job, out, settings, flags):
+def _words(
+    subcommand: str,
+    program: Optional[Program],
+    job: Optional[Path],
+    out: str,
+    settings: Optional[Mapping[str, Any]],
+    flags: Dict[str, Any],
+) -> List[str]:
     """Returns the words of a command line."""
     if "CATCHMENT_DESCRIBE" in os.environ or "CATCHMENT_ATTACH" in os.environ:
         raise RuntimeError(_IN_WORKER % subcommand)
@@ -236,8 +244,9 @@ def _words(subcommand, program, job, out, settings, flags):
     if program is not None:
         words.append("--program=" + _program(program, out))
     settings = dict(settings or {})
-    if job is None and getattr(program, "__name__", "").isidentifier():
-        settings.setdefault("name", program.__name__)
+    own_name = getattr(program, "__name__", "")
+    if job is None and own_name.isidentifier():
+        settings.setdefault("name", own_name)
     words += ["--set=%s=%s" % setting for setting in _settings(settings)]
     for name, value in flags.items():
         values = value if isinstance(value, (list, tuple)) else [value]
@@ -245,7 +254,7 @@ def _words(subcommand, program, job, out, settings, flags):
     return words
 
 
-def _program(program, out):
+def _program(program: Program, out: str) -> str:
     """Returns the command of a program."""
     if callable(program):
         return _function.command(program, os.path.join(out, "function", "function.pickle"))
@@ -255,7 +264,7 @@ def _program(program, out):
     return program
 
 
-def _settings(fields, prefix=""):
+def _settings(fields: Mapping[str, Any], prefix: str = "") -> Iterator[Tuple[str, str]]:
     """Yields paths and values of settings, in which a dict stands for a message."""
     for name, value in fields.items():
         if isinstance(value, Mapping) and value:
@@ -264,21 +273,21 @@ def _settings(fields, prefix=""):
             yield prefix + name, "{}" if isinstance(value, Mapping) else _text(value)
 
 
-def _text(value):
+def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     # 1e6 is a number of samples, too.
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _listed(numbers):
+def _listed(numbers: Union[int, Sequence[int], None]) -> Union[int, str, None]:
     """Returns them as a flag with several values; None leaves out the flag."""
     if numbers is None or isinstance(numbers, int):
         return numbers
     return ",".join(map(str, numbers))
 
 
-def _execute(words, progress, state, **streams):
+def _execute(words: List[str], progress: bool, state: Callable[[], str], **streams: Any) -> None:
     """Runs a command, whose stdout or stderr is a pipe, and shows its lines and the job's state. Raises
     RuntimeError with the last lines if it fails; KeyboardInterrupt if the user has interrupted it."""
     # In a session of its own, because Ctrl-C is for this process, which passes it on;
@@ -286,7 +295,9 @@ def _execute(words, progress, state, **streams):
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent, **streams
     )
-    pipe, lines, shown = process.stdout or process.stderr, [], _Lines(progress)
+    pipe, shown = process.stdout or process.stderr, _Lines(progress)
+    assert pipe is not None
+    lines: List[str] = []
     interrupted = False
     with pipe:
         while True:
@@ -306,11 +317,11 @@ def _execute(words, progress, state, **streams):
         )
 
 
-def _end_with_parent():
+def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _follow(fd, lines, shown, state):
+def _follow(fd: int, lines: List[str], shown: _Lines, state: Callable[[], str]) -> None:
     """Shows a command's output, until it has ended; appends its lines to `lines`."""
     rest = b""
     while True:
@@ -330,19 +341,19 @@ def _follow(fd, lines, shown, state):
 class _Lines:
     """Prints lines, and below them, in a terminal or a notebook, one that is replaced in place."""
 
-    def __init__(self, visible):
+    def __init__(self, visible: bool) -> None:
         self._visible = visible
         self._redraws = visible and (
             sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
         )
         self._drawn = ""
 
-    def write(self, line):
+    def write(self, line: str) -> None:
         if self._visible:
             self.draw("")
             print(line, flush=True)
 
-    def draw(self, line):
+    def draw(self, line: str) -> None:
         if not self._redraws or line == self._drawn:
             return
         if sys.stdout.isatty():
@@ -356,7 +367,7 @@ class _Lines:
 # -------------------------------------------------------------------------------------------------- the files
 
 
-def _position(*paths):
+def _position(*paths: Any) -> str:
     """Returns a line about the last measurement in the newest of these files;
     an empty one if there is none."""
     newest = max(paths, key=_run_files.modified, default="")
@@ -373,7 +384,7 @@ def _position(*paths):
     return " | ".join(facts)
 
 
-def _scores(metrics):
+def _scores(metrics: Table) -> Table:
     scores = {}
     for row in metrics:
         if row.get("tested_at_samples") is not None:
@@ -385,17 +396,18 @@ def _scores(metrics):
     return [scores[samples] for samples in sorted(scores)]
 
 
-def _pictures(page):
+def _pictures(page: str) -> Dict[str, Picture]:
     pictures = {}
     for picture in re.findall(r"<svg .*?</svg>", page, re.DOTALL):
         head, rest = picture.split(">", 1)
-        title = html.unescape(re.search(r'aria-label="([^"]*)"', head)[1])
+        label = re.search(r'aria-label="([^"]*)"', head)
+        title = html.unescape(label[1] if label else "")
         # On white, whatever the colour of a notebook.
         pictures[title] = Picture('%s><rect width="100%%" height="100%%" fill="#ffffff"/>%s' % (head, rest))
     return pictures
 
 
-def _shown(name, value):
+def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
     if "accuracy" in name:
@@ -411,8 +423,8 @@ def _shown(name, value):
     return format(value, ",") if isinstance(value, int) else str(value)
 
 
-def _html_table(head, rows):
-    def line(cells, tag):
+def _html_table(head: List[str], rows: Iterable[Iterable[Any]]) -> str:
+    def line(cells: Iterable[Any], tag: str) -> str:
         return "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (tag, html.escape(str(cell)), tag) for cell in cells)
 
     return "<table>%s%s</table>" % (

@@ -2,23 +2,24 @@
 
 import json
 import os
+from typing import Any, Dict, Optional
 
 _TAIL = 1 << 16
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
 
-def modified(path):
+def modified(path: str) -> float:
     try:
         return os.stat(path).st_mtime
     except OSError:
         return 0
 
 
-def row_of(line):
+def row_of(line: bytes) -> Optional[Dict[str, Any]]:
     """Returns the object of a line of metrics.jsonl. None if the line is not finished, or damaged: a machine
     that loses power may leave zeros in a file."""
     try:
@@ -28,7 +29,7 @@ def row_of(line):
     return row if isinstance(row, dict) else None
 
 
-def last_row(path):
+def last_row(path: str) -> Optional[Dict[str, Any]]:
     """Returns the last whole line of a metrics.jsonl that is being written."""
     try:
         with open(path, "rb") as file:
@@ -39,6 +40,6 @@ def last_row(path):
         return None
 
 
-def flat(row):
+def flat(row: Dict[str, Any]) -> Dict[str, Any]:
     own = {"program/" + name: value for name, value in row.get("program", {}).items()}
     return {**{key: value for key, value in row.items() if not isinstance(value, (dict, list))}, **own}

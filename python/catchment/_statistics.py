@@ -2,6 +2,7 @@
 weights that it scores."""
 
 import contextlib
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
@@ -24,7 +25,13 @@ _NO_SAMPLES = (
 
 
 @torch.no_grad()
-def estimate(model, data, collate, forward, batch_size):
+def estimate(
+    model: torch.nn.Module,
+    data: Any,
+    collate: Optional[Callable[[Any], Any]],
+    forward: Optional[Callable[[Any], Any]],
+    batch_size: int,
+) -> List[Tuple[str, torch.Tensor]]:
     """Returns (name, values) of all running statistics. Those that learn are means over minibatches of
     `data`, as for the job's own models (worker/loop/evaluator.cc). The others are the model's own: those of
     layers whose parameters are all frozen, and of layers that stay in evaluation mode in model.train().
@@ -50,7 +57,7 @@ def estimate(model, data, collate, forward, batch_size):
     return [(name, values.to("cpu", torch.float32)) for name, values in values_of(layers)]
 
 
-def layers_of(model):
+def layers_of(model: torch.nn.Module) -> List[Tuple[str, torch.nn.Module]]:
     """Returns (name, module) of all layers whose running statistics are in files of weights."""
     return [
         ((name + ".").replace(_model.COMPILED, "")[:-1], module)
@@ -59,7 +66,7 @@ def layers_of(model):
     ]
 
 
-def values_of(layers):
+def values_of(layers: List[Tuple[str, torch.nn.Module]]) -> List[Tuple[str, torch.Tensor]]:
     """Returns (name, values) of the statistics of layers_of()."""
     return [
         (name + "." + kind if name else kind, getattr(module, kind))
@@ -68,7 +75,7 @@ def values_of(layers):
     ]
 
 
-def _has_statistics(module):
+def _has_statistics(module: torch.nn.Module) -> bool:
     buffers = dict(module.named_buffers(recurse=False))
     values = [buffers.get(kind) for kind in _KINDS]
     if any(value is None or torch.nn.parameter.is_lazy(value) or value.dim() != 1 for value in values):
@@ -77,7 +84,7 @@ def _has_statistics(module):
     return isinstance(module, _NormBase) or not any(p.requires_grad for p in module.parameters())
 
 
-def _learns(module):
+def _learns(module: torch.nn.Module) -> bool:
     """Returns whether forward passes in training mode change a layer's statistics,
     and the layer is not frozen."""
     if not isinstance(module, _NormBase) or not module.track_running_stats or module.momentum == 0:
@@ -89,7 +96,7 @@ def _learns(module):
 
 
 @contextlib.contextmanager
-def _training(model, layers):
+def _training(model: torch.nn.Module, layers: List[torch.nn.Module]) -> Iterator[List[torch.nn.Module]]:
     """Puts the model into training mode, but not its frozen layers. Returns the layers that learn, whose
     statistics become the means over all forward passes. Instance norm, which counts none, needs a momentum
     for each minibatch."""
@@ -122,7 +129,7 @@ def _training(model, layers):
             module.training = mode
 
 
-def _minibatches(data, batch_size):
+def _minibatches(data: Any, batch_size: int) -> Iterator[Any]:
     """Yields lists of training samples: evenly from the whole set, or the first ones of a stream."""
     if is_indexed(data):
         for indices in evenly(len(data), batch_size):

@@ -1,6 +1,7 @@
 """Minibatches of samples without an index, from a stream or a worker's own data."""
 
 import itertools
+from typing import Any, Iterator, List, NoReturn, Optional
 
 from ._warnings import warn
 
@@ -23,16 +24,17 @@ class Stream:
     """Reads an iterable, such as a generator or a streaming data set, or a function's result. At its end it
     is read again from the beginning, unless it can be read only once, as a generator can."""
 
-    def __init__(self, samples):
+    def __init__(self, samples: Any) -> None:
         if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__") or callable(samples)):
             raise TypeError(_NOT_ITERABLE % type(samples).__name__)
         self._samples = samples
-        self._iterator = None
+        self._iterator: Optional[Iterator[Any]] = None
         self._passes = 0
+        self._first = True  # no sample of this pass has been taken
 
-    def take(self, count):
+    def take(self, count: int) -> Optional[List[Any]]:
         """Returns this number of samples; None if the stream ends before and cannot be read again."""
-        taken = []
+        taken: List[Any] = []
         while len(taken) < count:
             if self._iterator is None:
                 self._iterator = self._restart()
@@ -47,7 +49,7 @@ class Stream:
             self._first = False
         return taken
 
-    def _restart(self):
+    def _restart(self) -> Optional[Iterator[Any]]:
         """Returns an iterator from the beginning; None if there is none."""
         if hasattr(self._samples, "set_epoch"):  # of Hugging Face: shuffles anew
             self._samples.set_epoch(self._passes)
@@ -62,14 +64,14 @@ class Stream:
         return iterator
 
 
-def hint_at_end(attachment):
+def hint_at_end(attachment: Any) -> None:
     """Warns, once, of a loop that begins after the end of the job."""
     if attachment.stopped and not (attachment.left or attachment.hinted):
         attachment.hinted = True
         warn(_OVER)
 
 
-def leave(attachment):
+def leave(attachment: Any) -> None:
     """Ends a worker whose stream has ended and cannot be read again."""
     if hasattr(attachment, "rank"):
         raise RuntimeError(
@@ -80,6 +82,6 @@ def leave(attachment):
     attachment.leave(why)
 
 
-def fail(step):
+def fail(step: int) -> NoReturn:
     """Reports that the stream of one of a DataLoader's processes has ended and cannot be read again."""
     raise RuntimeError(_ENDED % (step, "other processes of the DataLoader may have more samples"))

@@ -1,6 +1,7 @@
 """Refuses what a Trainer of Hugging Face cannot have in a job, and warns of what has no effect in it."""
 
 import dataclasses
+from typing import Any, List, Sequence
 
 import transformers
 
@@ -78,7 +79,7 @@ _OF_JOB = (
 )
 
 
-def check(trainer, local_optimizer):
+def check(trainer: Any, local_optimizer: bool) -> None:
     """Raises ValueError for what would be lost, and warns of what has no effect."""
     args = trainer.args
     if args.gradient_accumulation_steps != 1:
@@ -111,7 +112,7 @@ def check(trainer, local_optimizer):
         warn(_DROPS)
 
 
-def _check_optimizer(trainer, local_optimizer):
+def _check_optimizer(trainer: Any, local_optimizer: bool) -> None:
     args = trainer.args
     if local_optimizer:
         set_by_user = _changed(args, _OF_JOB)
@@ -131,7 +132,7 @@ def _check_optimizer(trainer, local_optimizer):
         warn(_NO_EFFECT % ", ".join(set_by_user))
 
 
-def check_overrides(trainer, base, local_optimizer):
+def check_overrides(trainer: Any, base: type, local_optimizer: bool) -> None:
     """base: the class whose methods a subclass must not override."""
     names = {"get_train_dataloader": _LOADS}
     if not local_optimizer:
@@ -152,7 +153,7 @@ def check_overrides(trainer, base, local_optimizer):
             raise ValueError(_OVERRIDES % (type(trainer).__name__, name, why))
 
 
-def _changed(args, names):
+def _changed(args: Any, names: Sequence[str]) -> List[str]:
     """Returns those of the arguments that differ from their defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(transformers.TrainingArguments)}
     changed = [name for name in names if name in defaults and getattr(args, name) != defaults[name]]

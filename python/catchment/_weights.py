@@ -1,9 +1,12 @@
 """The job's weights in the model of a PyTorch program: brings them there, and detects what the program does
 to them."""
 
+from typing import Any, List, Optional, Set, Tuple
+
 import torch
 
 from . import _copies, _model
+from ._attachment import AnyAttachment
 from ._warnings import warn
 from ._writes import Writes
 
@@ -22,7 +25,15 @@ _NOT_TRAINED = (
 class Parameter:
     """A parameter of the model, and its places in the flat vectors."""
 
-    def __init__(self, name, tensor, begin, weights, gradient, copied):
+    def __init__(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        begin: int,
+        weights: torch.Tensor,
+        gradient: torch.Tensor,
+        copied: bool,
+    ) -> None:
         self.name, self.tensor = name, tensor
         self.begin, self.end = begin, begin + tensor.numel()
         self.weights = weights[self.begin : self.end].view(tensor.shape)
@@ -39,7 +50,9 @@ class Parameter:
         )
         self.ready = False  # the gradient, in this step
         self.moves = False  # has had a gradient
-        self.sent = None  # the .grad that was sent during the backward pass, and its version
+        self.sent: Optional[Tuple[torch.Tensor, int]] = (
+            None  # the .grad that was sent during the backward pass, and its version
+        )
 
 
 class Weights:
@@ -47,23 +60,30 @@ class Weights:
     whether an optimizer of the program moves them. wait_for_all: whether a step begins only when it has all
     of its weights."""
 
-    def __init__(self, attachment, model, tensors, has_optimizer, wait_for_all):
+    def __init__(
+        self,
+        attachment: AnyAttachment,
+        model: torch.nn.Module,
+        tensors: List[Tuple[str, torch.Tensor]],
+        has_optimizer: bool,
+        wait_for_all: bool,
+    ) -> None:
         self._attachment, self._model = attachment, model
         self._has_optimizer, self._wait_for_all = has_optimizer, wait_for_all
-        self._vectors = tuple(
-            torch.frombuffer(memory, dtype=torch.float32)
-            for memory in (attachment.weights, attachment.gradient)
-        )
+        weights = torch.frombuffer(attachment.weights, dtype=torch.float32)
+        gradient = torch.frombuffer(attachment.gradient, dtype=torch.float32)
+        self._vectors = weights, gradient
         self.size = self._vectors[0].numel()
-        self.parameters, begin = [], 0
+        self.parameters: List[Parameter] = []
+        begin = 0
         copied = has_optimizer or hasattr(attachment, "rank")
         for name, tensor in tensors:
-            self.parameters.append(Parameter(name, tensor, begin, *self._vectors, copied=copied))
+            self.parameters.append(Parameter(name, tensor, begin, weights, gradient, copied))
             begin = self.parameters[-1].end
         self.copies = _copies.choose(self.parameters, self._vectors)
         self.counts = False  # the step, as far as is known
         self._taken = 0  # values that the parameters have of the step
-        self._warned = set()  # of names
+        self._warned: Set[str] = set()  # of names
         for parameter in self.parameters:
             if parameter.shared:
                 parameter.tensor.data = parameter.weights
@@ -74,17 +94,17 @@ class Weights:
 
     # ------------------------------------------------------------------------------------------- to the model
 
-    def begin_step(self):
+    def begin_step(self) -> None:
         """Advances to the next step, without waiting for it unless it needs all weights."""
         self._attachment.next_step()
         self._taken, self.counts = 0, True
         self.take_if_whole()
 
-    def take_if_whole(self):
+    def take_if_whole(self) -> None:
         if self._wait_for_all:
             self.take(self.size)
 
-    def take(self, values):
+    def take(self, values: int) -> None:
         """Waits until the parameters have the first `values` of the step's weights."""
         if values > self._taken:
             self.counts = self._attachment.await_weights(values)
@@ -96,16 +116,16 @@ class Weights:
                 self._writes.note(self._vectors[0])
         self.copies.wait_for(values)
 
-    def take_all(self, *_):
+    def take_all(self, *_: Any) -> None:
         self.take(self.size)
 
-    def copy_all(self):
+    def copy_all(self) -> None:
         """Copies weights into the model that belong to no step."""
         self._copy(0, self.size)
         self.copies.wait_for(self.size)
 
     @torch.no_grad()
-    def _copy(self, begin, end):
+    def _copy(self, begin: int, end: int) -> None:
         """Copies parameters outside the shared memory. A parameter is copied when the last of
         its values has arrived."""
         for parameter in self._copied:
@@ -114,12 +134,12 @@ class Weights:
 
     # ----------------------------------------------------------------------------------------- by the program
 
-    def find_written(self):
+    def find_written(self) -> Optional[str]:
         """Returns the name of a parameter that the program has written in this step;
         None if there is none."""
         return self._writes.find(self._vectors[0]) if self.counts and self._writes is not None else None
 
-    def follow(self):
+    def follow(self) -> List[Parameter]:
         """Detects parameters that the program has replaced, moved to other memory or unfrozen since join.
         Returns those that have a new tensor."""
         if not self._follows:
@@ -141,7 +161,7 @@ class Weights:
             self._copy_from_now_on(moved)
         return replaced
 
-    def _learn(self):
+    def _learn(self) -> None:
         self._found = _model.parameters_in(self._model)
         self._ids = list(map(id, self._found))
         trained = {id(parameter.tensor) for parameter in self.parameters}
@@ -149,7 +169,7 @@ class Weights:
         # fully_shard exchanges them by itself.
         self._follows = not any(hasattr(parameter.tensor, "placements") for parameter in self.parameters)
 
-    def _find(self):
+    def _find(self) -> List[Parameter]:
         """Finds the job's parameters in a model whose parameters have changed.
         Returns those that have a new tensor."""
         names = dict(_model.named_parameters(self._model, remove_duplicate=False))
@@ -167,14 +187,14 @@ class Weights:
         self._wait_for_all = True  # modules that are new do not wait for their weights
         return replaced
 
-    def _warn_of_untrained(self):
+    def _warn_of_untrained(self) -> None:
         unfrozen = {id(p) for p in self._frozen if p.requires_grad}
         for name, p in self._model.named_parameters():
             if id(p) in unfrozen and name not in self._warned:
                 self._warned.add(name)
                 warn(_NOT_TRAINED % name)
 
-    def _copy_from_now_on(self, parameters):
+    def _copy_from_now_on(self, parameters: List[Parameter]) -> None:
         for parameter in parameters:
             parameter.shared = False
         # share_memory() and processes that are given the model have moved all tensors with the same storage.

@@ -1,15 +1,19 @@
 """Finds weights that the program has written since they arrived, and that the servers' weights replace."""
 
 import collections
+from typing import TYPE_CHECKING, Counter, Dict, List, Optional
 
 import torch
+
+if TYPE_CHECKING:
+    from ._weights import Parameter
 
 _SAMPLES = 256  # values of the shared memory that each step compares
 _ROUNDING = 8  # units of the largest value: weights that are changed and restored differ by less
 _COMPARISONS = 8  # of a parameter that is copied, and is written and restored in every step
 
 
-def _differ(one, other):
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Both are of one type."""
     rounding = torch.finfo(one.dtype).eps * _ROUNDING
     one, other = one.to(torch.float32), other.to(torch.float32)
@@ -24,12 +28,13 @@ class Writes:
     PyTorch has counted a write.
     """
 
-    def __init__(self, parameters):
+    def __init__(self, parameters: List["Parameter"]) -> None:
         self._parameters = parameters
-        self._comparisons = collections.Counter()  # by name
-        self._sample, self._versions = None, {}
+        self._comparisons: Counter[str] = collections.Counter()  # by name
+        self._sample: Optional[torch.Tensor] = None
+        self._versions: Dict[Parameter, int] = {}
 
-    def note(self, vector):
+    def note(self, vector: torch.Tensor) -> None:
         """Remembers weights that have arrived. vector: the shared memory, flat."""
         self._sample = self._take(vector).clone()
         self._versions = {
@@ -37,7 +42,7 @@ class Writes:
         }
 
     @torch.no_grad()
-    def find(self, vector):
+    def find(self, vector: torch.Tensor) -> Optional[str]:
         """Returns the name of a parameter that has been written since note(); None if there is none."""
         sample = self._take(vector)
         if not torch.equal(sample, self._sample) and _differ(sample, self._sample):
@@ -52,13 +57,13 @@ class Writes:
             None,
         )
 
-    def _stride(self, vector):
+    def _stride(self, vector: torch.Tensor) -> int:
         return max(1, vector.numel() // _SAMPLES)
 
-    def _take(self, vector):
+    def _take(self, vector: torch.Tensor) -> torch.Tensor:
         return vector[:: self._stride(vector)]
 
-    def _is_written(self, parameter):
+    def _is_written(self, parameter: "Parameter") -> bool:
         tensor = parameter.tensor.detach()
         if (
             self._versions.get(parameter) == tensor._version

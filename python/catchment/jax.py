@@ -10,7 +10,7 @@ docs/jax.md begins with an example.
 """
 
 import sys
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +90,7 @@ def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None
     return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master), tree)
 
 
-def _count(data, what):
+def _count(data: Any, what: str) -> int:
     if _counts.is_number(data):
         return _counts.size(data, "join's %s set" % what, 0 if what == "test" else 1)
     if not hasattr(data, "__len__"):
@@ -98,7 +98,7 @@ def _count(data, what):
     return len(data)
 
 
-def _path_of(keys):
+def _path_of(keys: Any) -> str:
     """Returns the path of a leaf, the same for a state of flax.nnx and for its pure arrays."""
     last = keys[-1] if keys else None
     return keystr(keys[:-1] if isinstance(last, GetAttrKey) and last.name == "value" else keys)
@@ -107,7 +107,7 @@ def _path_of(keys):
 class _Tree:
     """The pytree that join was given. paths: of its leaves; names: those of the job's tensors."""
 
-    def __init__(self, params):
+    def __init__(self, params: Any) -> None:
         found, self._structure = tree_flatten_with_path(params)
         if not found:
             raise ValueError("the parameters have no leaf, so there is nothing to train")
@@ -125,7 +125,7 @@ class _Tree:
             else ["params" + keystr(path) for path, _ in found]
         )
 
-    def on_devices(self, arrays):
+    def on_devices(self, arrays: Any) -> Any:
         """Returns a pytree of the values, with the parameters' types and devices."""
         return tree_unflatten(
             self._structure,
@@ -135,7 +135,7 @@ class _Tree:
             ],
         )
 
-    def leaves_of(self, tree):
+    def leaves_of(self, tree: Any) -> List[Any]:
         """Returns the leaves of a tree that is like the parameters. Raises ValueError if it is not."""
         found = {_path_of(path): leaf for path, leaf in tree_flatten_with_path(tree)[0]}
         for path, leaf in zip(self.paths, self.leaves):
@@ -147,7 +147,7 @@ class _Tree:
             raise ValueError(_OTHER_LEAF % next(path for path in found if path not in self.paths))
         return [found[path] for path in self.paths]
 
-    def like(self, tree, leaves):
+    def like(self, tree: Any, leaves: List[Any]) -> Any:
         """Returns the leaves, which are in the order of the parameters,
         in the form of a tree that has them."""
         places, structure = tree_flatten_with_path(tree)
@@ -155,7 +155,7 @@ class _Tree:
         return tree_unflatten(structure, [by_path[_path_of(path)] for path, _ in places])
 
 
-def _check_statistics(params):
+def _check_statistics(params: Any) -> None:
     """Raises TypeError for the batch statistics of Flax."""
     nnx = sys.modules.get("flax.nnx")
     kind = getattr(nnx, "BatchStat", ())
@@ -164,7 +164,7 @@ def _check_statistics(params):
             raise TypeError(_STATISTICS % keystr(path))
 
 
-def _is_float(leaf):
+def _is_float(leaf: Any) -> bool:
     return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
@@ -177,11 +177,12 @@ class _State(NamedTuple):
 class Worker(ExchangingWorker):
     """This program's place in the job: like catchment.Worker, with pytrees."""
 
-    def __init__(self, attachment, tree):
+    def __init__(self, attachment: _attachment.Attachment, tree: _Tree) -> None:
         super().__init__(attachment)
         self._tree = tree
         self._updates = 0  # of transformation()
-        self._given = None  # the step whose weights params() has returned last; False: the program was warned
+        # The step whose weights params() has returned last; False: the program was warned.
+        self._given: Union[int, None, bool] = None
 
     def params(self) -> Any:
         """Returns the weights as a pytree like that given to join, with its types and devices: the weights of
@@ -204,9 +205,9 @@ class Worker(ExchangingWorker):
             self._given = False
             warn(_OLD_WEIGHTS)
         self._write(jax.device_get(self._tree.leaves_of(grads)))
-        super().step(loss, correct)
+        self._end_step("step", float(loss), correct)
 
-    def _await_steps(self):
+    def _await_steps(self) -> None:
         jax.effects_barrier()
 
     def transformation(self) -> Any:
@@ -217,7 +218,7 @@ class Worker(ExchangingWorker):
 
         return optax.GradientTransformationExtraArgs(self._init, self._update)
 
-    def _init(self, params):
+    def _init(self, params: Any) -> _State:
         leaves = self._tree.leaves_of(params)
         if not self.evaluates and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             for path, leaf, weights in zip(self._tree.paths, leaves, tree_leaves(self.params())):
@@ -225,7 +226,9 @@ class Worker(ExchangingWorker):
                     raise ValueError(_OTHER_PARAMS % path)
         return _State(jnp.asarray(self._updates, jnp.int32))
 
-    def _update(self, updates, state, params=None, *, value=None, **_):
+    def _update(
+        self, updates: Any, state: _State, params: Any = None, *, value: Any = None, **_: Any
+    ) -> Tuple[Any, _State]:
         if params is None:
             raise ValueError(_NO_PARAMS)
         if value is None:
@@ -244,7 +247,7 @@ class Worker(ExchangingWorker):
         moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
         return self._tree.like(updates, moves), _State(state.updates + 1)
 
-    def _exchange_arrays(self, *arrays):
+    def _exchange_arrays(self, *arrays: Any) -> List[Any]:
         # Without a computation of JAX, which might wait for the one that waits for this callback.
         updates, loss, *gradients = map(numpy.asarray, arrays)
         mistake = _DROPPED if updates != self._updates else None

@@ -12,7 +12,7 @@ Backends: JAX, PyTorch and TensorFlow.
 import sys
 import threading
 import warnings
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import keras
 import numpy
@@ -124,25 +124,25 @@ class Optimizer(keras.optimizers.Optimizer):
     """The servers' optimizer: it submits the gradients, and assigns the next weights.
     Its rate shows the job's."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: "Worker") -> None:
         super().__init__(learning_rate=float(worker._attachment.learning_rate), name="catchment")
         self._worker = worker
         self.build(worker._variables)
 
     @property
-    def learning_rate(self):
+    def learning_rate(self) -> Any:
         return self._learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, rate):
+    def learning_rate(self, rate: float) -> Any:
         raise ValueError(_RATE)
 
-    def scale_loss(self, loss):
+    def scale_loss(self, loss: Any) -> Any:
         """Records the loss of a step. Keras calls it with the loss."""
         _backend.call(self._worker._note_loss, [keras.ops.cast(loss, "float32")], [])
         return loss
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         gradients = [keras.ops.zeros(v.shape, "float32") for v in self._trainable_variables]
         for variable, gradient in zip(variables, grads):
@@ -162,7 +162,7 @@ class Optimizer(keras.optimizers.Optimizer):
         self._iterations.assign_add(1)
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: Dict[str, Any], custom_objects: Any = None) -> Any:
         """For files of a model: an optimizer without a worker."""
         return keras.optimizers.SGD(config["learning_rate"])
 
@@ -170,11 +170,11 @@ class Optimizer(keras.optimizers.Optimizer):
 class Callback(keras.callbacks.Callback):
     """Ends fit() with the job, and raises its failure there."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: "Worker") -> None:
         super().__init__()
         self._worker = worker
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         self._worker._follow(model)
         # Keras' list of all callbacks, in which further ones get the model after this one.
@@ -183,7 +183,7 @@ class Callback(keras.callbacks.Callback):
             _model.check_callbacks(callbacks)
             callbacks.append(_Last(self._worker))
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Any = None) -> None:
         worker = self._worker
         if self.params["epochs"] > 1 and self.params["steps"] is None:
             warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
@@ -193,15 +193,15 @@ class Callback(keras.callbacks.Callback):
             warn(_LOADED)
         worker._assign_weights()
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._worker._due = True
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._worker._settle()
         if self._worker._attachment.stopped:
             self._model.stop_training = True
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Any = None) -> None:
         self._worker._fits = False
         if not self._worker._attachment.stopped:
             warn(_EARLY)
@@ -210,24 +210,31 @@ class Callback(keras.callbacks.Callback):
 class _Last(keras.callbacks.Callback):
     """Ends fit() with the job's weights in the model, whatever other callbacks have put there."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: "Worker") -> None:
         super().__init__()
         self._worker = worker
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Any = None) -> None:
         self._worker._assign_weights()
 
 
 class Worker(ExchangingWorker):
     """This program's place in the job: like catchment.Worker, with a Keras model."""
 
-    def __init__(self, attachment, model, variables, train, test):
+    def __init__(
+        self,
+        attachment: _attachment.Attachment,
+        model: keras.Model,
+        variables: List[Any],
+        train: _model.Data,
+        test: _model.Data,
+    ) -> None:
         super().__init__(attachment)
         self._model, self._variables, self._train, self._test = model, variables, train, test
-        self._optimizer = None
+        self._optimizer: Optional[Optimizer] = None
         self._fits = False  # in fit(), with the callback
-        self._loss = None  # of the step under way; None: not known
-        self._sample = None  # of the weights that the model received last
+        self._loss_of_step: Optional[float] = None  # of the step under way; None: not known
+        self._sample: Any = None  # of the weights that the model received last
         self._warns = True  # of weights that the program writes
         exact = all(variable.dtype in ("float32", "float64") for variable in variables)
         self._rounding = _ROUNDING_EXACT if exact else _ROUNDING
@@ -266,14 +273,14 @@ class Worker(ExchangingWorker):
         self._loops = True
         warnings.filterwarnings("ignore", _SHUFFLE)  # fit()'s default, which the job's order replaces
 
-        def load_tuple(samples):
+        def load_tuple(samples: Any) -> Any:
             return None if self._attachment.stopped else _model.as_tuple(load(_indices.as_indices(samples)))
 
-        def make():
+        def make() -> Iterator[Any]:
             self._handed.clear()
             return self._handed.in_turn(self._attachment, load_tuple, self._looks_ahead)
 
-        def first():
+        def first() -> Any:
             return load_tuple(self._attachment.plan.samples(self._attachment.step))
 
         return _backend.data_set(make, first)
@@ -295,7 +302,7 @@ class Worker(ExchangingWorker):
         if score is None and self._test.arrays is None:
             raise TypeError(_NO_TEST)
 
-        def prepare():
+        def prepare() -> List[Tuple[str, bytes]]:
             self._assign_weights()
             return [
                 (name, _model.floats(variable).tobytes())
@@ -304,7 +311,7 @@ class Worker(ExchangingWorker):
 
         self._evaluate(prepare, score or self._score)
 
-    def _score(self):
+    def _score(self) -> Tuple[float, int]:
         parts = _model.as_tuple(self._test.arrays)
         logs = self._model.evaluate(
             *parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0, return_dict=True
@@ -312,7 +319,7 @@ class Worker(ExchangingWorker):
         name, accuracy = next(((name, value) for name, value in logs.items() if "acc" in name), ("", 0.0))
         return logs["loss"], _counts.right_of_share(accuracy, self._test.size, name, _NO_SHARE)
 
-    def _looks_ahead(self, step):
+    def _looks_ahead(self, step: int) -> bool:
         """Returns whether the loop, in this thread, asks for a minibatch before the step of the one before is
         made. A loop in a thread of the framework waits until it is."""
         self._settle()
@@ -324,16 +331,16 @@ class Worker(ExchangingWorker):
             raise RuntimeError(_LEFT_OUT % self._attachment.step)
         return bool(self._handed)
 
-    def _await_steps(self):
+    def _await_steps(self) -> None:
         _backend.await_steps()
 
-    def _note_loss(self, loss):
-        self._loss = float(loss)
+    def _note_loss(self, loss: Any) -> List[Any]:
+        self._loss_of_step = float(loss)
         return []
 
-    def _exchange_arrays(self, sample, *gradients):
+    def _exchange_arrays(self, sample: Any, *gradients: Any) -> List[Any]:
         """Returns the rate and the weights of the next step. sample: of the weights of this one."""
-        loss, self._loss = self._loss, None
+        loss, self._loss_of_step = self._loss_of_step, None
         if self._warns and not self._attachment.stopped and self._is_written(sample):
             self._warns = False
             warn(_WRITTEN)
@@ -350,14 +357,14 @@ class Worker(ExchangingWorker):
             weights = self._exchange(loss or 0.0, gradients, mistake)
         return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
 
-    def _is_written(self, sample):
+    def _is_written(self, sample: Any) -> bool:
         if numpy.array_equal(sample, self._sample, equal_nan=True):
             return False
         return not numpy.allclose(
             sample, self._sample, self._rounding, self._rounding * abs(self._sample).max()
         )
 
-    def _differs(self):
+    def _differs(self) -> bool:
         """Returns whether the model has other weights than the servers',
         apart from rounding to its precision."""
         return not all(
@@ -365,16 +372,16 @@ class Worker(ExchangingWorker):
             for variable, values in zip(self._variables, self.parameters.values())
         )
 
-    def _copy_weights(self):
+    def _copy_weights(self) -> List[Any]:
         weights = super()._copy_weights()
         self._sample = numpy.concatenate([_sampled(values.reshape(-1)) for values in weights])
         return weights
 
-    def _assign_weights(self):
+    def _assign_weights(self) -> None:
         for variable, values in zip(self._variables, self._copy_weights()):
             variable.assign(values)
 
-    def _follow(self, model):
+    def _follow(self, model: keras.Model) -> None:
         """Checks the model of a fit() that begins."""
         self._handed.clear()  # of a fit() that has failed
         if self.evaluates:
@@ -382,5 +389,5 @@ class Worker(ExchangingWorker):
         _model.check_compiled(model, self.optimizer(), self._variables)
 
 
-def _sampled(values):
+def _sampled(values: Any) -> Any:
     return values[:: max(1, values.shape[0] // _SAMPLED)]

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, Optional
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 
@@ -55,7 +55,11 @@ _PACKAGES = (
 )  # two distributions of one library, with classes of their own
 
 
-def _empty_step(module, minibatch, index):
+# Either package's SingleDeviceStrategy.
+_Strategy: Any = object
+
+
+def _empty_step(module: Any, minibatch: Any, index: int) -> None:
     pass
 
 
@@ -97,7 +101,7 @@ class Strategy:
         )
 
 
-def _find_package():
+def _find_package() -> str:
     for package in _PACKAGES:
         if package in sys.modules:
             return package
@@ -108,8 +112,8 @@ def _find_package():
 
 
 @functools.lru_cache(maxsize=None)
-def _strategy_of(package):
-    def part(name):
+def _strategy_of(package: str) -> type:
+    def part(name: str) -> Any:
         return importlib.import_module(package + name)
 
     callbacks = part(".callbacks")
@@ -125,34 +129,47 @@ def _strategy_of(package):
     )
 
 
-class _JobStrategy:
+class _JobStrategy(_Strategy):
     """Base of the strategies of both packages: the part that is for the job."""
 
     strategy_name = "catchment"
+    optimizers: List[Any]
+    lr_scheduler_configs: List[Any]
 
-    def __init__(self, loss, accuracy, local_optimizer, master, device, samples_per_epoch):
+    def __init__(
+        self,
+        loss: Optional[str],
+        accuracy: Optional[str],
+        local_optimizer: bool,
+        master: Optional[str],
+        device: Any,
+        samples_per_epoch: Optional[int],
+    ) -> None:
         if device is None:
             gpus = torch.cuda.device_count()
             device = "cuda:%d" % (int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0)) % gpus) if gpus else "cpu"
         super().__init__(device)
-        self.worker = None
+        self.worker: Any = None  # a catchment.torch.Worker, once it has joined
         self._names = {"loss": loss, "acc": accuracy}
         self._local_optimizer = local_optimizer
         self._master = master
         self._samples_per_epoch = samples_per_epoch
-        self._train_loader = self._train_data = self._epochs = None
-        self._scored = []  # samples of each validation loader
-        self._parts = None  # of the servers' optimizer, for a module with several
-        self._left_out = []  # parameters that no optimizer of the module has
-        self._result = None  # the job's final weights, a flat vector
-        self._final_paths = set()  # of checkpoints with these weights, which this worker has not written
-        self._undo = []  # functions that restore the Trainer
+        self._train_loader: Any = None
+        self._train_data: Any = None
+        self._epochs: Any = None
+        self._scored: List[int] = []  # samples of each validation loader
+        self._parts: Optional[Parts] = None  # of the servers' optimizer, for a module with several
+        self._left_out: List[torch.nn.Parameter] = []  # parameters that no optimizer of the module has
+        self._result: Optional[torch.Tensor] = None  # the job's final weights, a flat vector
+        # Paths of checkpoints with these weights, which this worker has not written.
+        self._final_paths: Set[str] = set()
+        self._undo: List[Callable[[], None]] = []  # functions that restore the Trainer
         self._failed = False
 
     # -------------------------------------------------------------------------------------------------------
     # joining
 
-    def setup_optimizers(self, trainer):
+    def setup_optimizers(self, trainer: Any) -> None:
         super().setup_optimizers(trainer)
         if trainer.state.fn != "fit":
             return
@@ -173,7 +190,7 @@ class _JobStrategy:
         self._rank_zero_only.rank = self.global_rank
         self._begin_loop(trainer)
 
-    def _leave_out_parameters(self):
+    def _leave_out_parameters(self) -> None:
         """Freezes the parameters that the module's optimizers leave alone, so that the job does, too."""
         ids = {
             id(p)
@@ -187,7 +204,7 @@ class _JobStrategy:
         for p in self._left_out:
             p.requires_grad_(False)
 
-    def _join(self):
+    def _join(self) -> None:
         local = None
         if self._local_optimizer:
             if len(self.optimizers) != 1:
@@ -203,11 +220,11 @@ class _JobStrategy:
         )
         self.worker._attachment.on_result = self._keep_result
 
-    def _keep_result(self):
+    def _keep_result(self) -> None:
         self.worker._weights.copy_all()
         self._result = self.worker._weights._vectors[0].clone()
 
-    def _count_validation(self, trainer):
+    def _count_validation(self, trainer: Any) -> List[int]:
         if not trainer.enable_validation:
             return []
         step = self.lightning_module.validation_step
@@ -222,13 +239,13 @@ class _JobStrategy:
             loaders = self._combined_loader(loaders, "sequential")
         return [_loaders.scored_samples(loader, trainer.limit_val_batches) for loader in loaders.flattened]
 
-    def _check_minibatches(self):
+    def _check_minibatches(self) -> None:
         own, job = self._train_loader.batch_sampler.batch_size, self.worker.batch_size
         if own != job:
             warn(_OWN_BATCH % (own, job, own, own))
         _loaders.warn_of_last(self._train_loader, job)
 
-    def _set_optimizers(self):
+    def _set_optimizers(self) -> None:
         """Puts the servers' optimizer in the place of the module's, with as many parts as it has
         optimizers."""
         own = self.optimizers
@@ -258,7 +275,7 @@ class _JobStrategy:
             for config in self.lr_scheduler_configs
         ]
 
-    def _warn_of_settings(self):
+    def _warn_of_settings(self) -> None:
         own = self.optimizers
         settings = [type(config.scheduler).__name__ for config in self.lr_scheduler_configs]
         settings += [
@@ -271,7 +288,7 @@ class _JobStrategy:
         if settings:
             warn(_OWN_OPTIMIZER % ", ".join(settings))
 
-    def _begin_loop(self, trainer):
+    def _begin_loop(self, trainer: Any) -> None:
         """Makes the loop the job's."""
         loop = trainer.fit_loop
         if loop._data_fetcher is not None:  # configure_optimizers() has asked for the number of steps
@@ -297,13 +314,13 @@ class _JobStrategy:
             setattr(trainer, name, value)
 
     @property
-    def is_global_zero(self):
+    def is_global_zero(self) -> bool:
         return self.global_rank == 0
 
     # ------------------------------------------------------------------------------------------------------
     # training
 
-    def process_dataloader(self, dataloader):
+    def process_dataloader(self, dataloader: Any) -> Any:
         # Lightning asks for the training loader with `training` set, for the others with validating or
         # testing. Its own may be another object than the one of _train_data,
         # with another selection of samples.
@@ -314,12 +331,12 @@ class _JobStrategy:
             minibatches, self.worker, lambda: self._epochs.end_epoch(), **_loaders.options(self._train_loader)
         )
 
-    def backward(self, closure_loss, *arguments, **named):
+    def backward(self, closure_loss: Any, *arguments: Any, **named: Any) -> Any:
         if self.worker.evaluates:  # manual optimization, in _pass
             return closure_loss
         return super().backward(closure_loss, *arguments, **named)
 
-    def optimizer_step(self, *arguments, **named):
+    def optimizer_step(self, *arguments: Any, **named: Any) -> Any:
         if self.worker.evaluates:
             return None
         result = super().optimizer_step(*arguments, **named)
@@ -327,20 +344,20 @@ class _JobStrategy:
             self._epochs.note_step()
         return result
 
-    def post_training_step(self):
+    def post_training_step(self) -> None:
         super().post_training_step()
         if self._parts is not None:  # several optimizers make one step of the job
             self._parts.end_step()
             self._epochs.note_step()
 
-    def on_train_start(self):
+    def on_train_start(self) -> None:
         if self.worker.evaluates:
             self.worker.evaluate(
                 self._score, forward=self._pass, data=self._train_data, collate=self._train_loader.collate_fn
             )
             _attachment.end_program()  # what follows fit() is for the workers, which have the job's result
 
-    def _score(self):
+    def _score(self) -> Tuple[float, int]:
         """Validates the weights; returns the mean loss and the number of samples classified correctly."""
         trainer = self.lightning_module.trainer
         trainer.validating = True
@@ -356,9 +373,9 @@ class _JobStrategy:
             metrics[accuracy], samples, accuracy, _NO_SHARE
         )
 
-    def _merge(self, logged):
+    def _merge(self, logged: Any) -> Dict[str, float]:
         """Returns the metrics over the samples of all loaders. logged: those of each loader."""
-        sums = {}  # name -> sum over samples, and their number
+        sums: Dict[str, Tuple[float, int]] = {}  # name -> sum over samples, and their number
         for samples, metrics in zip(self._scored, logged):
             for name, value in metrics.items():
                 name = name.rsplit("/dataloader_idx_", 1)[0]
@@ -366,14 +383,16 @@ class _JobStrategy:
                 sums[name] = total + samples * float(value), count + samples
         return {name: total / count for name, (total, count) in sums.items()}
 
-    def _find(self, kind, metrics):
+    def _find(self, kind: str, metrics: Any) -> Optional[str]:
         """Returns the name of the metric; None if there is none."""
         if self._names[kind] is not None:
             return self._names[kind] if self._names[kind] in metrics else None
         found = sorted(name for name in metrics if kind in name.lower())
-        return "val_" + kind if "val_" + kind in metrics else next(iter(found), None)
+        if "val_" + kind in metrics:
+            return "val_" + kind
+        return found[0] if found else None
 
-    def _pass(self, minibatch):
+    def _pass(self, minibatch: Any) -> None:
         """Passes training samples through the model, whose training_step logs nothing then."""
         module = self.lightning_module
         module.log = module.log_dict = lambda *arguments, **named: None
@@ -385,12 +404,12 @@ class _JobStrategy:
     # --------------------------------------------------------------------------------------------------------
     # ending
 
-    def save_checkpoint(self, checkpoint, filepath, *arguments, **named):
+    def save_checkpoint(self, checkpoint: Any, filepath: Any, *arguments: Any, **named: Any) -> None:
         super().save_checkpoint(checkpoint, filepath, *arguments, **named)
         if self._result is not None and not self.is_global_zero:
             self._final_paths.add(os.fspath(filepath))
 
-    def load_checkpoint(self, checkpoint_path, *arguments, **named):
+    def load_checkpoint(self, checkpoint_path: Any, *arguments: Any, **named: Any) -> Any:
         """Loads what ModelCheckpoint has saved, also in workers that do not write, such as for
         test(ckpt_path="best")."""
         if os.fspath(checkpoint_path) in self._final_paths:
@@ -402,18 +421,18 @@ class _JobStrategy:
                 raise
             raise FileNotFoundError(_NOT_WRITTEN % checkpoint_path) from error
 
-    def on_exception(self, exception):
+    def on_exception(self, exception: BaseException) -> None:
         self._failed = True
         super().on_exception(exception)
 
-    def teardown(self):
+    def teardown(self) -> None:
         worker = self.worker
         if worker is not None and not worker.evaluates and self.lightning_module.trainer.state.fn == "fit":
             # A callback or a limit of the Trainer may have ended the loop before the job.
             if not (self._failed or worker._attachment.stopped):
                 worker.leave()
             if self._result is not None and not self._failed:
-                self._put_result_back()
+                self._put_back(self._result)
         for p in self._left_out:
             p.requires_grad_(True)
         for undo in self._undo:
@@ -422,13 +441,11 @@ class _JobStrategy:
         super().teardown()
 
     @torch.no_grad()
-    def _put_result_back(self):
+    def _put_back(self, weights: torch.Tensor) -> None:
         for parameter in self.worker._weights.parameters:
             tensor = parameter.tensor
             result = (
-                self._result[parameter.begin : parameter.end]
-                .view(parameter.shape)
-                .to(tensor.device, tensor.dtype)
+                weights[parameter.begin : parameter.end].view(parameter.shape).to(tensor.device, tensor.dtype)
             )
             if not torch.equal(tensor, result):
                 warn(_CHANGED % parameter.name)

@@ -15,7 +15,7 @@ All of a step's weights are there when its minibatch is, and step() sends the gr
 
 import contextlib
 import weakref
-from typing import Any, Callable, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _counts, _model, _result, _scaler, _statistics
 from ._added_losses import AddedLosses
-from ._gradients import AfterBackward, DuringBackward, LocalSteps
+from ._gradients import AfterBackward, DuringBackward, Gradients, LocalSteps
 from ._handed import Handed
 from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._modules import Modules
@@ -141,13 +141,13 @@ def join(
         )
     device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
 
-    def attach():
+    def attach() -> _attachment.Attachment:
         return _attachment.Attachment(
             tensors, train_samples, test_samples, device, optimizer is not None, master
         )
 
     if group is None:
-        attachment = attach()
+        attachment: _attachment.AnyAttachment = attach()
     else:
         from ._group import GroupAttachment
 
@@ -159,7 +159,17 @@ class Worker(Position):
     """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log()
     and leave() are as Position has them (_position.py)."""
 
-    def __init__(self, attachment, model, parameters, train, optimizer, overlap, compiled, counted):
+    def __init__(
+        self,
+        attachment: _attachment.AnyAttachment,
+        model: torch.nn.Module,
+        parameters: List[Tuple[str, torch.Tensor]],
+        train: Any,
+        optimizer: Any,
+        overlap: bool,
+        compiled: bool,
+        counted: bool,
+    ) -> None:
         super().__init__(attachment)
         self._train, self._counted, self._model = train, counted, model
         self._handed = Handed()
@@ -167,17 +177,19 @@ class Worker(Position):
         self._asked = False  # for minibatches
         self._warned = False  # of weights that are changed
         self._loss = 0.0  # of the step before
-        self._optimizer_of_servers = None
+        self._optimizer_of_servers: Optional[Optimizer] = None
         wait_for_all = compiled or not overlap
         self._weights = Weights(attachment, model, parameters, optimizer is not None, wait_for_all)
         attachment.on_result = self._weights.copy_all
+        self._gradients: Gradients
         if optimizer is not None:
             self._gradients = LocalSteps(attachment, self._weights, optimizer)
         elif overlap:
             self._gradients = DuringBackward(attachment, self._weights, self._handed)
         else:
             self._gradients = AfterBackward(attachment, self._weights)
-        self._modules = self._added_losses = None
+        self._modules: Optional[Modules] = None
+        self._added_losses: Optional[AddedLosses] = None
         if not self.evaluates:
             if getattr(attachment, "rank", 0) == 0:
                 for sentence in _result.lacks(model, attachment.test_samples > 0):
@@ -193,7 +205,7 @@ class Worker(Position):
             self._weights.begin_step()
             self._weights.take_all()
 
-    def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
+    def minibatches(self, data: Any = None, collate: Optional[Callable[..., Any]] = None) -> IterableDataset:
         """Returns an IterableDataset of the minibatches that the job assigns to this worker,
         until the job is over.
 
@@ -212,7 +224,9 @@ class Worker(Position):
         read = reader(data, self._counted, self._attachment)
         return Minibatches(read, collate or default_collate, self._attachment, self._handed)
 
-    def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
+    def loader(
+        self, data: Any = None, collate: Optional[Callable[..., Any]] = None, **options: Any
+    ) -> DataLoader:
         """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, above that of
         any job, and a loop over it may ask for a minibatch before the step of the previous one. options:
         num_workers and other options of DataLoader that do not make minibatches."""
@@ -225,7 +239,7 @@ class Worker(Position):
             self._optimizer_of_servers = Optimizer(self, [p.tensor for p in self._weights.parameters])
         return self._optimizer_of_servers
 
-    def scheduler(self):
+    def scheduler(self) -> Scheduler:
         """Returns a scheduler of optimizer() that shows the job's rate. It changes nothing."""
         return Scheduler(self.optimizer())
 
@@ -274,7 +288,7 @@ class Worker(Position):
         self._gradients.skip()
         self._end_step(self._loss, 0)
 
-    def _is_next_real(self, method):
+    def _is_next_real(self, method: str) -> bool:
         """Returns whether the step that ends is to be made. If not, drops its gradients."""
         if not self._asked:
             raise RuntimeError(_OWN_DATA % method)
@@ -283,7 +297,7 @@ class Worker(Position):
             self._gradients.drop()
         return real
 
-    def _end_step(self, loss, correct):
+    def _end_step(self, loss: Any, correct: Any) -> None:
         """Sends zeros for the gradients that are not there, and begins the next step."""
         if self._attachment.await_begin():
             self._gradients.finish()
@@ -296,9 +310,9 @@ class Worker(Position):
     def evaluate(
         self,
         score: Callable[[], Tuple[float, int]],
-        forward: Optional[Callable] = None,
+        forward: Optional[Callable[..., Any]] = None,
         data: Any = None,
-        collate: Optional[Callable] = None,
+        collate: Optional[Callable[..., Any]] = None,
     ) -> None:
         """Calls `score` for each evaluation, with the weights to score in the model, until the job is over.
         `score` returns the mean loss over the test set and the number of samples classified correctly (0 if
@@ -311,7 +325,7 @@ class Worker(Position):
         data, collate: as for minibatches().
         """
 
-        def prepare():
+        def prepare() -> List[Tuple[str, bytes]]:
             self._weights.follow()
             self._weights.copy_all()
             statistics = _statistics.estimate(
@@ -321,13 +335,17 @@ class Worker(Position):
 
         self._evaluate(prepare, score)
 
-    def _watch_optimizers(self):
+    def _watch_optimizers(self) -> None:
         worker = weakref.ref(self)
-        register_optimizer_step_post_hook(
-            lambda optimizer, *_: worker() and worker()._after_other_step(optimizer)
-        )
 
-    def _after_other_step(self, optimizer):
+        def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            watching = worker()
+            if watching is not None:
+                watching._after_other_step(optimizer)
+
+        register_optimizer_step_post_hook(hook)
+
+    def _after_other_step(self, optimizer: Any) -> None:
         if isinstance(optimizer, Optimizer) or self._attachment.stopped or self._gradients.makes(optimizer):
             return
         ids = {id(parameter.tensor) for parameter in self._weights.parameters}
@@ -335,7 +353,7 @@ class Worker(Position):
             text = _MOVED_TWICE if isinstance(self._gradients, LocalSteps) else _OTHER_OPTIMIZER
             self._warn(text % type(optimizer).__name__)
 
-    def _warn(self, text):
+    def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
             warn(text)

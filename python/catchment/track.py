@@ -18,7 +18,7 @@ import re
 import struct
 import time
 import urllib.parse
-from typing import Any, Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ._run_files import flat, modified, read_json, row_of
 from ._warnings import warn
@@ -70,7 +70,7 @@ def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
     options = {"name": config.get("name"), **options, "config": {**config, **(options.get("config") or {})}}
     run, failed = client.init(**options), True
     try:
-        defined = set()
+        defined: Set[str] = set()
         names = Names("W&B", r"\*")  # which stands for many names
         for row in followed.rows():
             row = {names(name): value for name, value in row.items()}
@@ -138,7 +138,7 @@ class Names:
 
     def __init__(
         self, program: str, refused: str, length: int = 0, paths: bool = False, folders: bool = False
-    ):
+    ) -> None:
         """refused: a regular expression of what the program refuses.
         length: the number of characters that it accepts; 0: any.
         paths: whether it refuses names that are not normal relative paths.
@@ -153,7 +153,7 @@ class Names:
             self._names[name] = self._find(name)
         return self._names[name]
 
-    def _find(self, name):
+    def _find(self, name: str) -> str:
         plain = re.sub(self._refused, "_", name)
         if self._paths:
             plain = "/".join(
@@ -185,7 +185,7 @@ class Followed:
     master has disappeared, only `phase` and `reason`.
     """
 
-    def __init__(self, run_dir: Path, lost_after: float):
+    def __init__(self, run_dir: Path, lost_after: float) -> None:
         """Raises ValueError if it is not the directory of a run."""
         self.directory = os.fspath(run_dir)
         if not any(os.path.exists(self._path(name)) for name in _RUN_FILES):
@@ -193,8 +193,8 @@ class Followed:
         self.summary: Row = {}
         self._lost_after = lost_after
         self._lines = Lines(self._path("metrics.jsonl"))
-        self._scored_at = None
-        self._stamp = None
+        self._scored_at: Any = None
+        self._stamp: Optional[float] = None
         self._stamped_at = 0.0
 
     def job(self) -> Row:
@@ -227,7 +227,7 @@ class Followed:
     def failed(self) -> bool:
         return self.summary.get("phase") == "FAILED"
 
-    def _row(self, line):
+    def _row(self, line: Row) -> Row:
         row = {name: value for name, value in flat(line).items() if isinstance(value, (int, float))}
         scored_at = row.get(_SCORED_AT)
         if scored_at == self._scored_at:
@@ -235,7 +235,7 @@ class Followed:
         self._scored_at = scored_at
         return row
 
-    def _ended(self):
+    def _ended(self) -> bool:
         """Returns whether the job has ended, and reads its summary if it has."""
         if self._master_runs():
             return False
@@ -248,7 +248,7 @@ class Followed:
         self.summary = {name: value for name, value in flat(summary).items() if value not in (None, "")}
         return True
 
-    def _master_runs(self):
+    def _master_runs(self) -> bool:
         """Returns whether a process holds master.lock; False also if that cannot be seen from here."""
         try:
             with open(self._path("master.lock"), "rb") as file:
@@ -257,7 +257,7 @@ class Followed:
         except OSError:
             return False
 
-    def _silence(self):
+    def _silence(self) -> float:
         """Returns the seconds since a file of the run was last written. The stamps of files are times of day,
         and this machine's may be set: only the age of the first stamp is measured by it."""
         stamp = max(modified(self._path(name)) for name in _RUN_FILES)
@@ -266,7 +266,7 @@ class Followed:
             self._stamp, self._stamped_at = stamp, time.monotonic() - age
         return time.monotonic() - self._stamped_at
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
 
@@ -274,9 +274,9 @@ class Lines:
     """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is
     shorter than before, or another one, as after --overwrite, it is read from its beginning."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._inode = None
+        self._inode: Optional[int] = None
         self._offset = 0  # of the first line that was not read
 
     def read(self) -> Iterator[Row]:
@@ -318,7 +318,7 @@ def parse_job(text: str) -> Row:
     return open_messages[0]
 
 
-def _add(message, name, value):
+def _add(message: Row, name: str, value: Any) -> None:
     if name not in message:
         message[name] = value
     elif isinstance(message[name], list):
@@ -327,7 +327,7 @@ def _add(message, name, value):
         message[name] = [message[name], value]
 
 
-def _value(text):
+def _value(text: str) -> Any:
     if text.startswith('"'):
         return ast.literal_eval("b" + text).decode("utf-8", "replace")
     try:
@@ -341,11 +341,11 @@ def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
     An empty message is "{}"."""
     if isinstance(value, (dict, list)) and value:
         for name, one in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _fields(one, "%s.%s" % (path, name) if path else name)
+            yield from _fields(one, "%s.%s" % (path, name) if path else str(name))
     elif path:
         yield path, "{}" if value == {} else value
 
 
-def _axis(name):
+def _axis(name: str) -> str:
     """Returns the name of the metric that is the x axis of a metric."""
     return _SCORED_AT if name in _SCORES or name == _SCORED_AT else "samples"

@@ -8,6 +8,7 @@ optimizer, its schedule, the size of a minibatch and when training ends.
 import functools
 import inspect
 import math
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import transformers
 from torch.utils.data import IterableDataset
@@ -71,23 +72,27 @@ class Trainer(transformers.Trainer):
     train() raises ValueError, before the job, for what cannot be had in it (docs/lightning.md has a table).
     """
 
+    create_optimizer: Callable[[], Any]  # also of an object: the servers'
+
     def __init__(
         self,
-        *arguments,
-        local_optimizer=False,
-        accuracy="accuracy",
-        master=None,
-        samples_per_epoch=None,
-        **named,
-    ):
-        self.worker = None
+        *arguments: Any,
+        local_optimizer: bool = False,
+        accuracy: str = "accuracy",
+        master: Optional[str] = None,
+        samples_per_epoch: Optional[int] = None,
+        **named: Any,
+    ) -> None:
+        self.worker: Any = None  # a catchment.torch.Worker, once it has joined
         self._local_optimizer = local_optimizer
         self._accuracy = accuracy
         self._master = master
         self._samples_per_epoch = samples_per_epoch
         super().__init__(*arguments, **named)
 
-    def train(self, resume_from_checkpoint=None, trial=None, *arguments, **named):
+    def train(
+        self, resume_from_checkpoint: Any = None, trial: Any = None, *arguments: Any, **named: Any
+    ) -> Any:
         if resume_from_checkpoint:
             raise ValueError(_RESUMES)
         if trial is not None:
@@ -107,10 +112,10 @@ class Trainer(transformers.Trainer):
             self.worker.leave()
         return result
 
-    def hyperparameter_search(self, *arguments, **named):
+    def hyperparameter_search(self, *arguments: Any, **named: Any) -> None:
         raise ValueError(_SEARCHES)
 
-    def _make_model(self):
+    def _make_model(self) -> None:
         """Makes the model anew, as train() would after join."""
         (enable_full_determinism if self.args.full_determinism else set_seed)(self.args.seed)
         self.model = self.model_wrapped = self.callback_handler.model = self.call_model_init()
@@ -121,7 +126,7 @@ class Trainer(transformers.Trainer):
     # -------------------------------------------------------------------------------------------------------
     # joining
 
-    def _join(self):
+    def _join(self) -> None:
         args = self.args
         self._train_data = self._read_train_data()
         local = self.create_optimizer() if self._local_optimizer else None
@@ -146,7 +151,7 @@ class Trainer(transformers.Trainer):
         if not self.worker.evaluates:
             self.callback_handler.callbacks.insert(0, _EpochsOfJob(self.worker))
 
-    def _read_train_data(self):
+    def _read_train_data(self) -> Any:
         """Returns the data set of the samples that the Trainer's loader trains, without columns that the
         model does not accept."""
         data = self.train_dataset
@@ -161,12 +166,12 @@ class Trainer(transformers.Trainer):
             return data
         return _loaders.selected(data, self._get_train_sampler(), "set of Trainer, by _get_train_sampler(),")
 
-    def _is_table(self):
+    def _is_table(self) -> bool:
         return hasattr(self.train_dataset, "column_names") and not isinstance(
             self.train_dataset, IterableDataset
         )
 
-    def _test_samples(self):
+    def _test_samples(self) -> Dict[Any, int]:
         """Returns the number of samples of each evaluation set by its name; None: the only one."""
         data = self.eval_dataset
         if data is None:
@@ -177,26 +182,26 @@ class Trainer(transformers.Trainer):
                 raise TypeError(_NO_TEST_LENGTH % ("" if name is None else "[%r]" % name, type(one).__name__))
         return {name: count(one, "test") for name, one in sets.items()}
 
-    def _collate(self):
+    def _collate(self) -> Any:
         if self._is_table():
             return self.data_collator
         return self._get_collator_with_removed_columns(self.data_collator, description="training")
 
-    def is_world_process_zero(self):
+    def is_world_process_zero(self) -> bool:
         return super().is_world_process_zero() and (
             self.worker is None or (self.worker.index == 0 and not self.worker.evaluates)
         )
 
     is_local_process_zero = is_world_process_zero
 
-    def save_model(self, *arguments, **named):
+    def save_model(self, *arguments: Any, **named: Any) -> None:
         if self.is_world_process_zero():
             super().save_model(*arguments, **named)
 
     # ------------------------------------------------------------------------------------------------------
     # training
 
-    def get_train_dataloader(self):
+    def get_train_dataloader(self) -> Any:
         args = self.args
         options = {
             name: getattr(args, "dataloader_" + name)
@@ -216,23 +221,23 @@ class Trainer(transformers.Trainer):
             **options,
         )
 
-    def _end_epoch(self):
+    def _end_epoch(self) -> None:
         self.control.should_epoch_stop = True
         self.control.should_training_stop |= self.worker._attachment.stopped
 
-    def set_initial_training_values(self, *arguments, **named):
+    def set_initial_training_values(self, *arguments: Any, **named: Any) -> Tuple[Any, ...]:
         """Lets the job end the loop."""
         epochs, *others = super().set_initial_training_values(*arguments, **named)
         return (_MANY, *others[:-1], _MANY)
 
-    def _use_servers_optimizer(self, *_, **__):
+    def _use_servers_optimizer(self, *_: Any, **__: Any) -> Any:
         self.optimizer, self.lr_scheduler = self.worker.optimizer(), self.worker.scheduler()
         return self.optimizer
 
     # -----------------------------------------------------------------------------------------------------
     # evaluation
 
-    def _score(self):
+    def _score(self) -> Tuple[float, int]:
         """Returns the mean loss over the evaluation sets and the number of right samples."""
         metrics = self.evaluate()
         loss, right = 0.0, 0
@@ -245,24 +250,24 @@ class Trainer(transformers.Trainer):
             right += _counts.right_of_share(metrics.get(name, 0), samples, name, _NO_SHARE)
         return loss / self.worker._attachment.test_samples, right
 
-    def _pass(self, minibatch):
+    def _pass(self, minibatch: Any) -> None:
         self.compute_loss(self.model, self._prepare_inputs(minibatch))
 
 
 class _EpochsOfJob(transformers.TrainerCallback):
     """The first of the Trainer's callbacks: shows the others the epochs of the job."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: catchment.Worker) -> None:
         self._worker, self._epoch = worker, 0
 
-    def on_train_begin(self, args, state, control, **_):
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         state.num_train_epochs = math.ceil(args.num_train_epochs)  # the loop has _MANY
 
-    def on_epoch_begin(self, args, state, control, **_):
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         state.epoch = self._epoch = self._worker.epoch
 
-    def on_step_end(self, args, state, control, **_):
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         state.epoch = self._epoch
 
-    def on_epoch_end(self, args, state, control, **_):
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         state.epoch = self._epoch + 1
