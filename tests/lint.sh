@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, scripts with
-# ShellCheck, BUILD files with tests/build_files.py, how files are opened, which clocks measure time, that the
-# names of types differ, comments with tests/comments.py, the language, the width of lines, the layers of
-# docs/architecture.md with tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It
-# takes seconds, and .ci/run fails if it does.
+# Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, Python with ruff
+# (.ruff.toml), the types of the Python package with mypy (.mypy.ini), scripts with ShellCheck, BUILD files
+# with tests/build_files.py, how files are opened, which clocks measure time, that the names of types differ,
+# comments with tests/comments.py, the language, the width of lines, the layers of docs/architecture.md with
+# tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run
+# fails if it does.
 #
 #   tests/lint.sh
 #
 # Prints every difference and how to remove it. The tools are those of Debian 12, which deploy/setup.sh
-# installs. Exit codes: 0 no difference, 1 some, 2 a tool is missing.
+# installs, and ruff and mypy from PyPI in ~/.cache/catchment/lint: a machine that does not reach PyPI leaves
+# out their checks. Exit codes: 0 no difference, 1 some, 2 a tool is missing.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
@@ -38,6 +40,16 @@ hint() {
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 16 -P "$(nproc)" clang-format-14 --dry-run -Werror --ferror-limit=1 ||
   hint "format the files that are named above: clang-format-14 -i FILE..."
+lint=$HOME/.cache/catchment/lint
+if PIP_RETRIES=0 tests/python/environment.sh "$lint" tests/python/requirements/lint.txt >/dev/null 2>&1; then
+  "$lint/bin/ruff" format --quiet --diff . ||
+    hint "format the Python files as shown above: $lint/bin/ruff format"
+  "$lint/bin/ruff" check --quiet . || hint "change the lines above as ruff suggests; $lint/bin/ruff check --fix does some"
+  "$lint/bin/mypy" --no-error-summary || hint "correct the types above"
+else
+  echo "lint: skipped the format, the rules and the types of the Python files, since ruff and mypy could not be" \
+    "installed: tests/python/environment.sh $lint tests/python/requirements/lint.txt"
+fi
 shellcheck "${scripts[@]}" ||
   hint "change the lines above as shellcheck suggests; if it is wrong, disable its check for that line, with the reason"
 tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown above"
@@ -79,7 +91,7 @@ tests/comments.py "${explained[@]}" || hint "change the comments above as shown"
 ! grep -nE '^.{111}' "${commented[@]}" | grep -E '^[^"]*//' ||
   hint "break the comments above after at most 110 columns"
 # docs/job_reference.md is generated.
-mapfile -t broken < <(files '*.md' '*.py' '*.sh' ':!docs/job_reference.md')
+mapfile -t broken < <(files '*.md' '*.sh' ':!docs/job_reference.md')
 ! awk 'FNR == 1 { block = 0 }
        /^ *(```|~~~)/ && FILENAME ~ /\.md$/ { block = !block }
        length($0) > 110 && !block && !(FILENAME ~ /\.md$/ && /^( *\||    )/) && !/["\047`]|   / \

@@ -24,19 +24,6 @@ track      track.txt         trackers_test
 readonly directory=${CATCHMENT_FRAMEWORKS:-$HOME/.cache/catchment/frameworks}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
-# make_environment NAME REQUIREMENTS: prints where it is. The packages are installed as they are listed: what
-# a list of PyTorch's leaves out is for GPUs.
-make_environment() {
-  local place=$directory/$1 list=tests/python/requirements/$2
-  if ! cmp --silent "$list" "$place/installed.txt"; then
-    rm -rf "$place"
-    python3 -m venv "$place" &&
-      "$place/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement="$list" >&2 &&
-      cp "$list" "$place/installed.txt" || return 1
-  fi
-  echo "$place"
-}
-
 rows() { sed '/^$/d' <<<"$table"; }
 
 for name in "$@"; do
@@ -53,7 +40,8 @@ failed=()
 while read -r name list tests; do
   [[ $# -eq 0 || " $* " == *" $name "* ]] || continue
   echo "== $name"
-  if ! place=$(make_environment "$name" "$list"); then
+  place=$directory/$name
+  if ! tests/python/environment.sh "$place" "tests/python/requirements/$list"; then
     failed+=("$name")
     continue
   fi
