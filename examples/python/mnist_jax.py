@@ -35,9 +35,8 @@ def load(kind):
     """Returns images as rows of 784 normalised values, and their classes."""
     images = read_idx(kind + "-images-idx3-ubyte")
     labels = read_idx(kind + "-labels-idx1-ubyte")
-    return (images.reshape(len(images), -1) / np.float32(255) - np.float32(0.1307)) / np.float32(
-        0.3081
-    ), labels
+    pixels = images.reshape(len(images), -1) / np.float32(255)
+    return (pixels - np.float32(0.1307)) / np.float32(0.3081), labels
 
 
 def initial_params():

@@ -118,9 +118,8 @@ class _TwoSites:
     def __init__(self, mbit, delay_ms, log):
         self.switch = None
         self.master = f"{ADDRESS % 1}:{PORT}"
-        _must(
-            "mount", "-t", "tmpfs", "tmpfs", "/run"
-        )  # for `ip netns`, in this process's own mount namespace
+        # For `ip netns`, in this process's own mount namespace.
+        _must("mount", "-t", "tmpfs", "tmpfs", "/run")
         for site in SITES:
             _must("ip", "netns", "add", site)
             _must("ip", "-n", site, "link", "set", "lo", "up")

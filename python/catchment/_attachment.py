@@ -71,9 +71,8 @@ class Attachment:
         self.restarted = False  # the weights of that step do not follow from the last one
         self.stopped = self.left = False  # left: by the program, before the end
         self.hinted = False  # of a loop that begins after the end
-        self._metrics: Dict[
-            str, Tuple[float, int]
-        ] = {}  # name -> sum and count of its values since the last Done
+        # Name -> sum and count of its values since the last Done.
+        self._metrics: Dict[str, Tuple[float, int]] = {}
         self.on_result: Optional[Callable[[], None]] = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
         self._evaluate = False

@@ -247,11 +247,5 @@ class LocalSteps(Gradients):
         resets = hasattr(state, "clear")
         if resets:
             state.clear()
-        warn(
-            _RESTARTED
-            % (
-                "has been reset"
-                if resets
-                else "keeps moments that belong to other weights, as it has no `state` to reset"
-            )
-        )
+        keeps = "keeps moments that belong to other weights, as it has no `state` to reset"
+        warn(_RESTARTED % ("has been reset" if resets else keeps))

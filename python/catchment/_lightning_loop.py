@@ -38,9 +38,8 @@ class EpochsOfJob:
             self._loop.max_epochs = max(self._loop.max_epochs, self._worker.epoch + 1)
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        self._loop.max_batches = (
-            math.inf
-        )  # the loader has a length, because the Trainer would otherwise look ahead
+        # The loader has a length, because the Trainer would otherwise look ahead.
+        self._loop.max_batches = math.inf
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
         if self._epoch is not None:

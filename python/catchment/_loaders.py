@@ -85,9 +85,8 @@ def training_data(loader: Any, counted: bool, adapter: str) -> Any:
         return data
     if type(loader.batch_sampler) is not BatchSampler:
         raise ValueError(SAMPLER % ("DataLoader", type(loader.batch_sampler).__name__))
-    return selected(
-        data, loader.batch_sampler.sampler
-    )  # loader.sampler is another one if a batch_sampler was given
+    # loader.sampler is another one if a batch_sampler was given.
+    return selected(data, loader.batch_sampler.sampler)
 
 
 def selected(data: Any, sampler: Any, where: str = "DataLoader") -> Any:
@@ -101,19 +100,9 @@ def selected(data: Any, sampler: Any, where: str = "DataLoader") -> Any:
     elif type(sampler) is RandomSampler:
         count = len(sampler.data_source)
         if sampler.replacement or sampler.num_samples != count:
-            raise ValueError(
-                SAMPLER
-                % (
-                    where,
-                    _DRAWS
-                    % (
-                        "RandomSampler",
-                        sampler.num_samples,
-                        count,
-                        " with replacement" * sampler.replacement,
-                    ),
-                )
-            )
+            ending = " with replacement" * sampler.replacement
+            draws = _DRAWS % ("RandomSampler", sampler.num_samples, count, ending)
+            raise ValueError(SAMPLER % (where, draws))
     else:
         raise ValueError(SAMPLER % (where, type(sampler).__name__))
     return data if count == len(data) else Subset(data, range(count))

@@ -37,9 +37,8 @@ class Modules:
         # Modules that have had a forward pass, in their order; None: they are known.
         self._called: Optional[Dict[Any, bool]] = {}
         self._always = 0  # weights that every forward pass waits for
-        self._needs: Dict[
-            Any, int
-        ] = {}  # module -> weights from the first on that its forward pass waits for
+        # Module -> weights from the first on that its forward pass waits for.
+        self._needs: Dict[Any, int] = {}
         places = {parameter.tensor: parameter for parameter in weights.parameters}
         for module in model.modules():
             own = [places[p] for p in module._parameters.values() if p in places]

@@ -144,11 +144,8 @@ class Position:
         try:
             loss, correct = score
             loss = float(loss)
-        except (
-            TypeError,
-            ValueError,
-            RuntimeError,
-        ):  # the last one is PyTorch's, of a tensor with several values
+        except (TypeError, ValueError, RuntimeError):
+            # The last one is PyTorch's, of a tensor with several values.
             raise ValueError(_NO_PAIR % (score,)) from None
         right = _counts.right(correct, samples, "evaluate's second value", "return " + _RIGHT)
         if right == 1 < samples and isinstance(_counts.number(correct), float):

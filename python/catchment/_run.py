@@ -413,13 +413,9 @@ def _shown(name: str, value: Any) -> str:
     if "accuracy" in name:
         return "%.2f %%" % (100 * value)
     if isinstance(value, float):
-        return (
-            "%.4f" % value
-            if "loss" in name
-            else "%.2f" % value
-            if value < 1000
-            else format(round(value), ",")
-        )
+        if "loss" in name:
+            return "%.4f" % value
+        return "%.2f" % value if value < 1000 else format(round(value), ",")
     return format(value, ",") if isinstance(value, int) else str(value)
 
 

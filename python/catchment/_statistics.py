@@ -120,9 +120,8 @@ def _training(model: torch.nn.Module, layers: List[torch.nn.Module]) -> Iterator
     finally:
         for module, (momentum, buffers) in before.items():
             module.momentum = momentum
-            if module.num_batches_tracked == 0 and not isinstance(
-                module, _InstanceNorm
-            ):  # none has reached it
+            # If no minibatch has reached it.
+            if module.num_batches_tracked == 0 and not isinstance(module, _InstanceNorm):
                 for name, values in buffers.items():
                     getattr(module, name).copy_(values)
         for module, mode in modes.items():

@@ -49,10 +49,8 @@ _NOT_WRITTEN = (
     "the job's final weights: load it only where trainer.is_global_zero is true"
 )
 _NO_VALIDATION = "validation_step is empty, so the job has no test loss: nothing is scored"
-_PACKAGES = (
-    "lightning.pytorch",
-    "pytorch_lightning",
-)  # two distributions of one library, with classes of their own
+# Two distributions of one library, with classes of their own.
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 # Either package's SingleDeviceStrategy.
@@ -69,8 +67,8 @@ class Strategy:
     fit() joins the job with the module and the data sets of its training and validation loaders; it ends when
     the job is over, with the job's final weights in the module. The evaluator's program ends there. Each step
     of the Trainer is a step of the worker, with the current values of .grad (gradient_clip_val counts), and
-    an epoch of the job is one of the Trainer. validate(),
-    test() and predict() are as with any other strategy.
+    an epoch of the job is one of the Trainer. validate(), test() and predict() are as with any other
+    strategy.
 
     loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy.
     Without them, the value named val_loss or else one with "loss" in its name, and val_acc or else a name

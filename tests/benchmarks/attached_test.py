@@ -77,9 +77,8 @@ class AttachedTest(unittest.TestCase):
         self.assertEqual(
             row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25, "promised": 1.0}
         )
-        self.assertEqual(
-            self.asked, [("mnist_mlp", 2, 400.0)] * 2
-        )  # of three rounds, of which one has failed
+        # Three rounds, of which one has failed.
+        self.assertEqual(self.asked, [("mnist_mlp", 2, 400.0)] * 2)
 
     def test_speeds_of_several_processes_are_added(self):
         self.assertEqual(attached.speeds("a line\nspeed 1.5\nspeed 2\n"), 3.5)

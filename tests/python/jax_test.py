@@ -113,9 +113,8 @@ class JaxTest(ProgramCase):
                 own = np.load("%s.worker%d.npz" % (self.rows, index))
                 for name in NAMES:
                     self.assertEqual(own[name].ravel().tolist(), final[name].tolist(), (preset, index, name))
-            self.assertLess(
-                self.summary(out)["test_loss"], 0.9, preset
-            )  # that of equal probabilities is log(3) = 1.1
+            # The loss of equal probabilities is log(3) = 1.1.
+            self.assertLess(self.summary(out)["test_loss"], 0.9, preset)
 
     def test_evaluator_scores_the_weights(self):
         out = self.train("train", "epochs=20")

@@ -347,9 +347,8 @@ def main():
         trainer.update(
             enable_checkpointing=True, callbacks=[callbacks_of(L).ModelCheckpoint(path + ".m", monitor="f1")]
         )
-    if (
-        variant == "overwrites" and "CATCHMENT_ATTACH" in os.environ
-    ):  # without a job nothing puts the weights back
+    # Without a job nothing puts the weights back.
+    if variant == "overwrites" and "CATCHMENT_ATTACH" in os.environ:
         trainer["callbacks"] = [Overwrites()]
     if variant == "resumes":
         checkpoint = path + ".ckpt"

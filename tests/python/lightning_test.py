@@ -47,9 +47,8 @@ class LightningTest(FrameworkCase):
         out = self.trained("gan", "epochs=2", "batch_size=50")
         self.assertIn("validation_step is empty, so the job has no test loss", self.logs)
         for line in read(out + "/metrics.jsonl").splitlines():
-            self.assertAlmostEqual(
-                json.loads(line)["train_loss"], 1.39, delta=0.1
-            )  # of each part: log(2) at first
+            # Each part has log(2) at first.
+            self.assertAlmostEqual(json.loads(line)["train_loss"], 1.39, delta=0.1)
 
     def test_parameters_without_an_optimizer_stay_as_they_are(self):
         self.assert_as_alone("head", self.trained("head", *self.ALONE), ("layers.0.weight", "layers.0.bias"))

@@ -23,10 +23,8 @@ class Fragment:
     def __init__(self, indices, initial, optimizer):
         self.indices, self.w, self.version = indices, [initial[i] for i in indices], 0
         self.v, self.optimizer = [0.0] * len(indices), optimizer
-        self.waiting, self.late = (
-            {},
-            set(),
-        )  # pushes by worker; workers that were too late for the update before
+        # Pushes by worker; workers that were too late for the update before.
+        self.waiting, self.late = {}, set()
         self.called = None  # the version for which workers were called last
         self.opened = self.deadline = None
 

@@ -51,9 +51,8 @@ class Shard:
         code, why = grpc.StatusCode.UNAVAILABLE, "the stream was closed"
         try:
             for answer in call:
-                if (
-                    answer.operation == Block.CALL
-                ):  # not an answer, though its sequence is that of one to a pull
+                # Not an answer, though its sequence is that of one to a pull.
+                if answer.operation == Block.CALL:
                     self.calls += 1
                     continue
                 with self.condition:

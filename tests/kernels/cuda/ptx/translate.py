@@ -90,10 +90,8 @@ class Kernel:
         self.parameters = {parameter: index for index, (parameter, _) in enumerate(parameters)}
         self.registers, self.shared, self.shared_bytes, self.barriers = [], {}, 0, 0
         self.statements = []
-        self.block_at, self.block_instructions = (
-            0,
-            0,
-        )  # where the basic block begins, and what it executes so far
+        # The begin of the basic block, and the instructions that it executes so far.
+        self.block_at, self.block_instructions = 0, 0
         for line in body.split("\n"):
             line = line.split("//")[0].strip()
             # cvt.rn.bf16 comes in a block of its own.
