@@ -72,7 +72,7 @@ absl::Status SimulatedMaster::RegisterServers() {
     request.set_job_fingerprint(JobFingerprint(options_.job));
     request.set_server_instance(s);
     request.set_protocol_version(kProtocolVersion);
-    RETURN_IF_ERROR(loop_->RegisterServer(request).status());
+    RETURN_IF_ERROR(Ask<v1::RegisterServerReply>(request).status());
   }
   return absl::OkStatus();
 }
@@ -85,44 +85,33 @@ absl::Status SimulatedMaster::RegisterEvaluator() {
     info->set_name(tensor.name);
     info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
   }
-  const absl::StatusOr<v1::RegisterReply> reply = Register(request);
+  const absl::StatusOr<v1::RegisterReply> reply = Ask<v1::RegisterReply>(std::move(request));
   if (reply.ok()) evaluator_ = reply->incarnation();
   return reply.status();
 }
 
 // ------------------------------------------------------------------------------------------------ calls
 
-absl::StatusOr<v1::RegisterReply> SimulatedMaster::Register(v1::RegisterRequest request) {
-  request.set_run_id(kRunId);
-  request.set_protocol_version(kProtocolVersion);
-  // Each worker has a machine of its own.
-  const std::string address = absl::StrCat(request.host(), " ", request.pid());
-  absl::StatusOr<v1::RegisterReply> reply = loop_->Register(request, address);
+void SimulatedMaster::Answer(v1::Call call, Respond respond) {
+  if (call.has_register_()) {
+    v1::RegisterRequest& request = *call.mutable_register_();
+    request.set_run_id(kRunId);
+    request.set_protocol_version(kProtocolVersion);
+    // Each worker has a machine of its own.
+    call.set_address(absl::StrCat(request.host(), " ", request.pid()));
+  }
+  std::vector<ReadyReply> replies = loop_->Answer(call, std::move(respond));
   WakeIfNeeded();
-  return reply;
+  Send(std::move(replies));
 }
 
-absl::StatusOr<v1::HeartbeatReply> SimulatedMaster::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<v1::HeartbeatReply> reply = loop_->Heartbeat(request);
-  WakeIfNeeded();
-  return reply;
-}
-
-v1::LeaveReply SimulatedMaster::Leave(const v1::LeaveRequest& request) {
-  v1::LeaveReply reply = loop_->Leave(request);
-  WakeIfNeeded();
-  return reply;
+void SimulatedMaster::Send(std::vector<ReadyReply> replies) {
+  for (ReadyReply& ready : replies) ready.respond(std::move(ready.reply));
 }
 
 void SimulatedMaster::OnStateSaved(uint64_t incarnation, uint64_t checkpoint) {
   loop_->OnStateSaved(incarnation, checkpoint, absl::OkStatus());
   WakeIfNeeded();
-}
-
-void SimulatedMaster::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
-  std::optional<LeaseWaiters::Answer> answer = loop_->AwaitLease(request, std::move(respond));
-  WakeIfNeeded();
-  if (answer) answer->respond(std::move(answer->lease));
 }
 
 // ------------------------------------------------------------------------------------------------ steps
@@ -147,7 +136,7 @@ void SimulatedMaster::Step() {
 
 void SimulatedMaster::CarryOut(Effects effects) {
   for (const std::string& event : effects.events) VLOG(1) << event;
-  for (LeaseWaiters::Answer& answer : effects.leases) answer.respond(std::move(answer.lease));
+  Send(std::move(effects.replies));
   for (ServerCommand& command : effects.commands) Send(std::move(command));
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
     loop_->OnCheckpointWritten(checkpoint, absl::OkStatus());
@@ -178,7 +167,9 @@ void SimulatedMaster::StopInTime() {
   if (options_.seconds <= 0 || stop_asked_ || loop_->master().phase() != v1::JobStatus::TRAINING) return;
   if (loop_->master().Status().wall_seconds() < options_.seconds) return;
   stop_asked_ = true;
-  loop_->Stop(options_.end_reason, /*now=*/false);
+  v1::StopRequest stop;
+  stop.set_reason(options_.end_reason);
+  status_.Update(Ask<v1::StopReply>(std::move(stop)).status());
 }
 
 void SimulatedMaster::Send(ServerCommand one) {
@@ -219,7 +210,7 @@ void SimulatedMaster::Evaluate() {
   if (over()) return;
   v1::GetEvaluationRequest request;
   request.set_incarnation(evaluator_);
-  const absl::StatusOr<v1::GetEvaluationReply> task = loop_->GetEvaluation(request);
+  const absl::StatusOr<v1::GetEvaluationReply> task = Ask<v1::GetEvaluationReply>(request);
   if (!task.ok()) {
     status_.Update(task.status());
     return;
@@ -228,7 +219,7 @@ void SimulatedMaster::Evaluate() {
     v1::LeaveRequest leave;
     leave.set_role(v1::EVALUATOR);
     leave.set_incarnation(evaluator_);
-    Leave(leave);
+    Ask<v1::LeaveReply>(leave).IgnoreError();
     return;
   }
   if (task->evaluation() > 0) {
@@ -244,7 +235,7 @@ void SimulatedMaster::Evaluate() {
     }
     report->set_incarnation(evaluator_);
     report->set_evaluation(task->evaluation());
-    const absl::StatusOr<v1::ReportEvaluationReply> reply = loop_->ReportEvaluation(*report);
+    const auto reply = Ask<v1::ReportEvaluationReply>(*report);
     status_.Update(reply.status());
     // No weights are written, so they need not be sent.
     v1::BestState kept;

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/master.pb.h"
+#include "server/control/calls.h"
 #include "server/control/control_loop.h"
 #include "server/outputs/outputs.h"
 #include "simulation/event_queue.h"
@@ -37,12 +39,17 @@ class SimulatedMaster {
   // Registers the servers and the evaluator, and begins the steps.
   absl::Status Start();
 
-  // The calls of workers. They arrive now, and are answered now.
-  absl::StatusOr<v1::RegisterReply> Register(v1::RegisterRequest request);
-  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
-  // Calls `respond` once with the lease: now, or when there is one.
-  void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
-  v1::LeaveReply Leave(const v1::LeaveRequest& request);
+  // Answers the call of a worker, which arrives now: `respond` is called once with the reply, now or, to a
+  // call that waits for a lease, when there is one.
+  void Answer(v1::Call call, Respond respond);
+  // Returns the reply to a call that does not wait.
+  template <typename ReplyMessage, typename Request>
+  absl::StatusOr<ReplyMessage> Ask(Request request) {
+    absl::StatusOr<v1::Reply> reply;
+    Answer(MakeCall(std::move(request)),
+           [&reply](absl::StatusOr<v1::Reply> made) { reply = std::move(made); });
+    return TakeReply<ReplyMessage>(std::move(reply));
+  }
   void OnStateSaved(uint64_t incarnation, uint64_t checkpoint);
 
   // Returns true when the job has ended and its outputs are written.
@@ -64,6 +71,7 @@ class SimulatedMaster {
   void ScheduleStep(double time);
   void Step();
   void CarryOut(Effects effects);
+  void Send(std::vector<ReadyReply> replies);
   void Send(ServerCommand command);
   void Command(int server, const std::shared_ptr<const v1::ShardCommand>& command);
   void OnAnswer(int server, const v1::ShardCommand& command, const v1::ShardReport& report);

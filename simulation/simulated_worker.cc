@@ -22,22 +22,23 @@ constexpr uint64_t kTimeStream = 0x74696d65;
 constexpr uint64_t kFailureStream = 0x6661696c;
 constexpr uint64_t kStartStream = 0x73746172;
 
-// Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is
-// called with a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
-template <typename Answer, typename Call, typename IsStopped>
-std::optional<Answer> CallMaster(SimulatedNetwork* network, SimulatedProcess* process, Call call,
-                                 IsStopped is_stopped) {
-  const auto answer = std::make_shared<std::optional<Answer>>();
-  network->SendSmall([=] {
-    call([=](Answer value) {
-      network->SendSmall([=] {
-        *answer = value;
-        process->Wake();
-      });
+// Makes a call to the master from a process: it arrives after the latency, and so does its reply. Returns
+// nothing if `is_stopped` becomes true before.
+template <typename Reply, typename Request, typename IsStopped>
+std::optional<absl::StatusOr<Reply>> CallMaster(const SimulatedCluster& cluster, SimulatedProcess* process,
+                                                const Request& request, IsStopped is_stopped) {
+  const auto reply = std::make_shared<std::optional<absl::StatusOr<v1::Reply>>>();
+  const auto receive = [reply, process, network = cluster.network](const absl::StatusOr<v1::Reply>& made) {
+    network->SendSmall([=] {
+      *reply = made;
+      process->Wake();
     });
-  });
-  while (!answer->has_value() && !is_stopped()) process->Wait();
-  return std::move(*answer);
+  };
+  cluster.network->SendSmall(
+      [receive, master = cluster.master, call = MakeCall(request)] { master->Answer(call, receive); });
+  while (!reply->has_value() && !is_stopped()) process->Wait();
+  if (!reply->has_value()) return std::nullopt;
+  return TakeReply<Reply>(**std::move(reply));
 }
 
 }  // namespace
@@ -102,11 +103,8 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
  private:
   // LeaseCalls, for the loader.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request) override {
-    using Answer = absl::StatusOr<v1::Lease>;
-    std::optional<Answer> lease = CallMaster<Answer>(
-        cluster_.network, &worker_.loader_,
-        [master = cluster_.master, request](auto respond) { master->AwaitLease(request, respond); },
-        [this] { return ended_; });
+    std::optional<absl::StatusOr<v1::Lease>> lease =
+        CallMaster<v1::Lease>(cluster_, &worker_.loader_, request, [this] { return ended_; });
     if (!lease) return absl::CancelledError("the simulated worker ends");
     return *std::move(lease);
   }
@@ -181,7 +179,7 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
       request.set_worker(me_.worker());
       request.set_incarnation(me_.incarnation());
       *request.mutable_progress() = progress_;
-      const absl::StatusOr<v1::HeartbeatReply> reply = cluster_.master->Heartbeat(request);
+      const auto reply = cluster_.master->Ask<v1::HeartbeatReply>(std::move(request));
       if (!reply.ok()) return Fail();
       if (reply->stop()) End();
       ScheduleHeartbeat(alive, std::max(kUsualHeartbeat, reply->again_in_seconds()));
@@ -284,11 +282,7 @@ absl::Status SimulatedWorker::RunSession() {
   request.set_pid(index_);
   request.set_device(cluster_.model->description());
   const auto is_cancelled = [this] { return cancelled_; };
-  using Registered = absl::StatusOr<v1::RegisterReply>;
-  const std::optional<Registered> me = CallMaster<Registered>(
-      cluster_.network, &trainer_,
-      [master = cluster_.master, request](auto respond) { respond(master->Register(request)); },
-      is_cancelled);
+  const auto me = CallMaster<v1::RegisterReply>(cluster_, &trainer_, request, is_cancelled);
   if (!me) return absl::CancelledError("the simulation ends");
   if (!me->ok()) return me->status();
   session_ = std::make_unique<Session>(this, **me);
@@ -306,9 +300,7 @@ absl::Status SimulatedWorker::RunSession() {
   *leave.mutable_progress() = session_->progress();
   leave.set_failed(!status.ok());
   leave.set_reason(std::string(status.message()));
-  CallMaster<v1::LeaveReply>(
-      cluster_.network, &trainer_,
-      [master = cluster_.master, leave](auto respond) { respond(master->Leave(leave)); }, is_cancelled);
+  CallMaster<v1::LeaveReply>(cluster_, &trainer_, leave, is_cancelled);
   return status;
 }
 

@@ -31,6 +31,9 @@ absl::StatusOr<std::unique_ptr<Master>> MakeMaster(ControlLoop::Options* options
   return Master::Create(run.job, options->tensors, run.num_servers, clock, std::move(from));
 }
 
+// The reply to a call whose changes the standby will not have.
+absl::Status RunHasEnded() { return absl::UnavailableError("the master's run has ended"); }
+
 // Returns the record with which a run begins.
 v1::RunRecord FirstRecord(const RunOptions& run) {
   v1::RunRecord record = run.record;
@@ -132,22 +135,25 @@ std::vector<v1::StandbyPart> ControlLoop::DescribeState(bool whole) {
   return parts;
 }
 
-std::optional<bool> ControlLoop::AfterCommit(std::function<void(bool)> respond) {
+void ControlLoop::Release(ReadyReply reply, std::vector<ReadyReply>* ready) {
   const uint64_t image = gate_.awaited();
-  if (IsReleased(image)) return true;
-  if (images_lost_ || (gate_.changed() && over())) return false;
-  answers_.push_back({image, std::move(respond)});
-  return std::nullopt;
+  if (IsReleased(image)) return ready->push_back(std::move(reply));
+  if (images_lost_ || (gate_.changed() && over())) {
+    ready->push_back({std::move(reply.respond), RunHasEnded()});
+  } else {
+    replies_.push_back({image, std::move(reply)});
+  }
 }
 
-std::vector<ReleasedAnswer> ControlLoop::TakeReleased() {
-  std::vector<ReleasedAnswer> released;
-  for (; !answers_.empty(); answers_.pop_front()) {
-    const bool committed = IsReleased(answers_.front().image);
+std::vector<ReadyReply> ControlLoop::TakeReplies() {
+  std::vector<ReadyReply> ready;
+  for (; !replies_.empty(); replies_.pop_front()) {
+    const bool committed = IsReleased(replies_.front().image);
     if (!committed && !images_lost_) break;
-    released.push_back({std::move(answers_.front().respond), committed});
+    ready.push_back(std::move(replies_.front().reply));
+    if (!committed) ready.back().reply = RunHasEnded();
   }
-  return released;
+  return ready;
 }
 
 // ------------------------------------------------------------------------------------------------- steps
@@ -164,8 +170,8 @@ bool ControlLoop::MayCommand(const v1::ShardCommand& command) const {
 
 bool ControlLoop::HasWork() const {
   const bool held = !held_.empty() && IsReleased(held_.front().image);
-  const bool answers = !answers_.empty() && (images_lost_ || IsReleased(answers_.front().image));
-  if (over() || answered_ || held || answers || waiters_.NeedReview(master_->lease_conditions())) return true;
+  const bool replies = !replies_.empty() && (images_lost_ || IsReleased(replies_.front().image));
+  if (over() || answered_ || held || replies || waiters_.NeedReview(master_->lease_conditions())) return true;
   const double now = clock_.Now();
   if (told_ && (history_.is_written() || now - *stop_since_ >= kRecordSeconds)) return true;
   const v1::ShardCommand command = WantedCommand();
@@ -197,7 +203,7 @@ Effects ControlLoop::Step(bool waited) {
     if (!recovery.empty()) master_->AddEvent(recovery);
   }
   effects.events = master_->TakeEvents();
-  effects.leases = waiters_.Review(master_->lease_conditions(), begin, RetryLease());
+  std::vector<ReadyReply> leases = waiters_.Review(master_->lease_conditions(), begin, RetryLease());
   effects.standby = servers_.StandbyOfMaster();
   v1::ShardCommand command = WantedCommand();
   *command.mutable_run() = RunAt(run(), servers_.server(0).address);
@@ -211,7 +217,8 @@ Effects ControlLoop::Step(bool waited) {
     std::vector<ServerCommand>& next = held_.front().commands;
     std::move(next.begin(), next.end(), std::back_inserter(effects.commands));
   }
-  effects.released = TakeReleased();
+  effects.replies = TakeReplies();
+  for (ReadyReply& lease : leases) Release(std::move(lease), &effects.replies);
   if (proceed) {
     effects.checkpoints = TakeCheckpoints();
     effects.measures = true;
@@ -269,15 +276,22 @@ void ControlLoop::MaybeEnd() {
 Effects ControlLoop::End() {
   over_ = true;
   Effects effects;
-  effects.leases = waiters_.TakeAll(RetryLease());
-  effects.released = TakeReleased();
+  for (ReadyReply& lease : waiters_.TakeAll(RetryLease())) Release(std::move(lease), &effects.replies);
+  for (ReadyReply& reply : TakeReplies()) effects.replies.push_back(std::move(reply));
   // These wait for an image that will not be taken. The others wait for the standby, or for the end of its
   // log.
-  while (gate_.changed() && !answers_.empty() && answers_.back().image == gate_.awaited()) {
-    effects.released.push_back({std::move(answers_.back().respond), /*committed=*/false});
-    answers_.pop_back();
+  while (gate_.changed() && !replies_.empty() && replies_.back().image == gate_.awaited()) {
+    effects.replies.push_back({std::move(replies_.back().reply.respond), RunHasEnded()});
+    replies_.pop_back();
   }
   return effects;
+}
+
+int ControlLoop::MembersToTell() const {
+  if (master_->phase() != v1::JobStatus::DONE || master_->has_begun()) return 0;
+  const int of_job = static_cast<int>(run().job.workers()) +
+                     std::max(run().evaluators, static_cast<int>(run().record.evaluators()));
+  return std::max(0, of_job - registered_);
 }
 
 // ---------------------------------------------------------------------------------------- results of effects

@@ -4,7 +4,7 @@
 // It puts together the Master, which decides on the job; JobServers, which knows the processes that hold the
 // shards; LeaseWaiters, the calls that wait for work; ImageGate, which holds back what the master's standby
 // does not have yet; and JobHistory, the record that outlives the process. Its owner
-//   1. forwards calls, and responds when AfterCommit allows it,
+//   1. forwards calls, and sends the replies that may leave,
 //   2. after each call appends the image that TakeImage asks for, and calls Step if HasWork returns true,
 //   3. calls Step at NextStep, or before, and carries the effects out,
 //   4. calls the On... function for the result of each effect,
@@ -28,10 +28,12 @@
 #include "common/base/clock.h"
 #include "common/base/growing_pause.h"
 #include "common/job/parameter_layout.h"
+#include "proto/calls.pb.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 #include "proto/standby.pb.h"
 #include "proto/wire.pb.h"
+#include "server/control/calls.h"
 #include "server/control/effects.h"
 #include "server/control/image_gate.h"
 #include "server/control/job_history.h"
@@ -64,31 +66,16 @@ class ControlLoop {
   // Sets the address of server 0. The job does not begin, or continue, before.
   void SetAddress(const std::string& address) { servers_.SetAddress(address); }
 
-  // --- Calls.
-  absl::StatusOr<v1::GetJobReply> GetJob() const;
-  absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
-  // `address`: as in Master::Register.
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request, const std::string& address);
-  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
-  // Answers at once.
-  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  // Returns the answer to this call, or to an older one of the same worker. Nothing: the call waits, and its
-  // answer is an effect.
-  std::optional<LeaseWaiters::Answer> AwaitLease(const v1::GetLeaseRequest& request,
-                                                 LeaseWaiters::Respond respond);
-  v1::LeaveReply Leave(const v1::LeaveRequest& request);
-  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
-  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  // Answers a call. Returns the replies that may leave: that to this call, or to an older one of the same
+  // worker that has waited for a lease. Others wait for a lease or for the standby, and leave with the
+  // effects of a step or with TakeReplies. Errors: those of Master; Unavailable if the run ends before the
+  // standby has what the reply shows. The owner answers LoadWorkerState, and SaveWorkerState before the loop.
+  std::vector<ReadyReply> Answer(const v1::Call& call, Respond respond);
   v1::JobStatus Status() const;
-  // As those of Master.
-  void Watch(double seconds) { master_->Watch(seconds); }
+  // As that of Master.
   absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation) {
     return master_->BestWanted(incarnation, evaluation);
   }
-  void Stop(const std::string& reason, bool now);
-  // Returns true if the answer to a call may leave now, because the standby has what the call has changed;
-  // false if the run ends before. Nothing: `respond` is an effect.
-  std::optional<bool> AfterCommit(std::function<void(bool committed)> respond);
 
   // --- The standby.
   // Returns the number of an image that must be taken now; nothing if none is due.
@@ -98,8 +85,8 @@ class ControlLoop {
   void OnImageCommitted(uint64_t image) { gate_.OnCommitted(image); }
   // The standby will acknowledge nothing more.
   void OnImagesLost() { images_lost_ = true; }
-  // Returns the answers that may leave, if all that is to be carried out is these.
-  std::vector<ReleasedAnswer> TakeReleased();
+  // Returns the replies that may leave, if all that is to be carried out is these.
+  std::vector<ReadyReply> TakeReplies();
 
   // --- Time.
   // `waited`: the owner has waited until NextStep.
@@ -110,7 +97,7 @@ class ControlLoop {
   double NextStep() const;
   // The owner did not run for `seconds`, in which it could not receive calls. Returns true if that is long.
   bool OnPause(double seconds);
-  // Ends the run: returns the answers of all calls that still wait.
+  // Ends the run: returns the replies to all calls that still wait.
   Effects End();
 
   // --- Results of effects.
@@ -131,6 +118,9 @@ class ControlLoop {
   const absl::Status& result() const { return result_; }
   // Returns why the job must go back to a checkpoint; nothing if it need not.
   const std::optional<RunLoss>& loss() const { return servers_.loss(); }
+  // Returns the number of members that do not know yet that the job is done, because the run had nothing to
+  // do and did not wait for them.
+  int MembersToTell() const;
   // Ends the run, because another process has taken the place of this one.
   void OnReplaced(const absl::Status& status);
 
@@ -139,11 +129,22 @@ class ControlLoop {
 
   // Continues with the state of a master that was lost.
   void TakeOver(const RunOptions::Restored& from);
+  // Makes the reply to a call: for each kind of request there is one definition in control_loop_calls.cc.
+  template <v1::Call::RequestCase kRequest>
+  absl::StatusOr<v1::Reply> ReplyTo(const v1::Call& call);
+  // Does so if the request is one of these kinds.
+  template <v1::Call::RequestCase... kRequests>
+  absl::StatusOr<v1::Reply> ReplyToAny(const v1::Call& call);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
+  void Stop(const std::string& reason, bool now);
+  // Returns true if the call waits for a lease, and was answered with WAIT.
+  bool MayWait(const v1::GetLeaseRequest& request, const v1::Lease& lease) const;
+  // Adds a reply to `ready` when the standby has what it shows: at once, or later to `replies_`.
+  void Release(ReadyReply reply, std::vector<ReadyReply>* ready);
   // Notes what the answer shows, and completes it.
   absl::StatusOr<v1::Lease> Commit(absl::StatusOr<v1::Lease> lease);
   LeaseWaiters::Ask RetryLease();
-  // Returns true if answers wait for the standby.
+  // Returns true if replies wait for the standby.
   bool Commits() const;
   bool IsReleased(uint64_t image) const { return !Commits() || gate_.IsCommitted(image); }
   void NoteChange();
@@ -176,12 +177,13 @@ class ControlLoop {
     std::vector<ServerCommand> commands;
   };
   std::deque<HeldCommands> held_;
-  struct HeldAnswer {
+  struct HeldReply {
     uint64_t image = 0;
-    std::function<void(bool)> respond;
+    ReadyReply reply;
   };
-  std::deque<HeldAnswer> answers_;
+  std::deque<HeldReply> replies_;
   std::set<std::string> devices_;
+  int registered_ = 0;  // workers and evaluators
   bool images_lost_ = false;
   double tick_at_ = 0;
   bool answered_ = false;              // a server has answered since the last step

@@ -5,19 +5,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random_id.h"
 #include "common/base/status_macros.h"
-#include "common/base/version.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 #include "server/control/control_loop.h"
 
 namespace catchment {
 
-absl::StatusOr<v1::GetJobReply> ControlLoop::GetJob() const {
+// The owner adds what it knows.
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetJob>(const v1::Call& call) {
   v1::GetJobReply reply;
   *reply.mutable_job() = run().job;
   reply.set_run_id(run().run_id);
   reply.set_protocol_version(kProtocolVersion);
-  reply.set_build(BuildVersion());
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (servers_.server(s).address.empty()) {
       if (master_->phase() == v1::JobStatus::FAILED)
@@ -27,20 +27,22 @@ absl::StatusOr<v1::GetJobReply> ControlLoop::GetJob() const {
     }
     reply.add_servers(servers_.server(s).address);
   }
-  return reply;
+  return MakeReply<v1::GetJobReply>(std::move(reply));
 }
 
-absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
-    const v1::RegisterServerRequest& request) {
-  v1::RegisterServerReply ended;
-  ended.set_run_id(run().run_id);
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kRegisterServer>(const v1::Call& call) {
+  const v1::RegisterServerRequest& request = call.register_server();
+  v1::Reply reply;
+  reply.mutable_register_server()->set_run_id(run().run_id);
+  reply.mutable_register_server()->set_master_time(clock_.Now());
   if (!request.failure().empty() && !request.leaving()) {
     servers_.NoteFailure(request);
-    return ended;
+    return reply;
   }
   if (servers_.HasEndedWithout(request)) {
-    ended.set_ended(DescribeEnd(*master_));
-    return ended;
+    reply.mutable_register_server()->set_ended(DescribeEnd(*master_));
+    return reply;
   }
   if (absl::Status status = servers_.Check(request); !status.ok()) {
     NoteDecisions();
@@ -51,7 +53,7 @@ absl::StatusOr<v1::RegisterServerReply> ControlLoop::RegisterServer(
                       request.failure()),
          /*now=*/false);
   }
-  v1::RegisterServerReply reply = servers_.Accept(request);
+  reply.mutable_register_server()->MergeFrom(servers_.Accept(request));
   NoteChange();
   return reply;
 }
@@ -65,41 +67,50 @@ absl::Status ControlLoop::CheckWorker(const v1::RegisterRequest& request) const 
                                          ": request the job again"));
 }
 
-absl::StatusOr<v1::RegisterReply> ControlLoop::Register(const v1::RegisterRequest& request,
-                                                        const std::string& address) {
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kRegister>(const v1::Call& call) {
+  const v1::RegisterRequest& request = call.register_();
   RETURN_IF_ERROR(CheckWorker(request));
-  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request, address);
+  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request, call.address());
   if (reply.ok()) {
+    ++registered_;
+    reply->set_master_time(clock_.Now());
     history_.NoteLostVersion(request.version());
     reply->set_token(RegistrationToken(run().token_key, reply->incarnation()));
     if (request.role() == v1::WORKER && devices_.size() < kMaxDevices) devices_.insert(request.device());
   }
   history_.NoteEvaluators(master_->expected_evaluators());
   NoteChange();
-  return reply;
+  return MakeReply(std::move(reply));
 }
 
-absl::StatusOr<v1::HeartbeatReply> ControlLoop::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kHeartbeat>(const v1::Call& call) {
+  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(call.heartbeat());
+  if (reply.ok()) reply->set_master_time(clock_.Now());
   NoteDecisions();
-  return reply;
+  return MakeReply(std::move(reply));
 }
 
-v1::LeaveReply ControlLoop::Leave(const v1::LeaveRequest& request) {
-  v1::LeaveReply reply = master_->Leave(request);
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kLeave>(const v1::Call& call) {
+  v1::LeaveReply reply = master_->Leave(call.leave());
   history_.NoteEvaluators(master_->expected_evaluators());
   NoteChange();
-  return reply;
+  return MakeReply<v1::LeaveReply>(std::move(reply));
 }
 
-absl::StatusOr<v1::GetEvaluationReply> ControlLoop::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  absl::StatusOr<v1::GetEvaluationReply> reply = master_->GetEvaluation(request);
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetEvaluation>(const v1::Call& call) {
+  absl::StatusOr<v1::GetEvaluationReply> reply = master_->GetEvaluation(call.get_evaluation());
   if (reply.ok() && reply->evaluation() > 0) NoteChange();
   NoteDecisions();
-  return reply;
+  return MakeReply(std::move(reply));
 }
 
-absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1::EvaluationReport& report) {
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kReportEvaluation>(const v1::Call& call) {
+  const v1::EvaluationReport& report = call.report_evaluation();
   ASSIGN_OR_RETURN(v1::ReportEvaluationReply reply, master_->ReportEvaluation(report));
   if (!options_.writes_weights) reply.set_keep(false);
   // A late report, and one that is repeated, has no effect.
@@ -111,7 +122,19 @@ absl::StatusOr<v1::ReportEvaluationReply> ControlLoop::ReportEvaluation(const v1
   if (reply.keep()) best_report_ = report;
   evaluations_changed_ = true;
   NoteChange();
-  return reply;
+  return MakeReply<v1::ReportEvaluationReply>(reply);
+}
+
+// A part of the state is saved.
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kSaveWorkerState>(const v1::Call&) {
+  return MakeReply<v1::SaveWorkerStateReply>(v1::SaveWorkerStateReply());
+}
+
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetStatus>(const v1::Call& call) {
+  master_->Watch(call.get_status().again_in_seconds());
+  return MakeReply<v1::JobStatus>(Status());
 }
 
 v1::JobStatus ControlLoop::Status() const {
@@ -138,6 +161,18 @@ v1::JobStatus ControlLoop::Status() const {
   return status;
 }
 
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kStop>(const v1::Call& call) {
+  const v1::StopRequest& request = call.stop();
+  if (request.run_id() != 0 && request.run_id() != run().run_id) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the stop is meant for run ", FormatId(request.run_id()), ", but this is the master of run ",
+        FormatId(run().run_id), ", job \"", run().job.name(), "\""));
+  }
+  Stop(request.reason().empty() ? "a stop was requested" : request.reason(), request.now());
+  return MakeReply<v1::StopReply>(v1::StopReply());
+}
+
 // No worker can register before all servers have: there is then nothing to save and no worker to wait for.
 void ControlLoop::Stop(const std::string& reason, bool now) {
   stopped_before_start_ |= !servers_.AllHere();
@@ -151,8 +186,9 @@ void ControlLoop::Stop(const std::string& reason, bool now) {
 
 // ------------------------------------------------------------------------------------------------ leases
 
-absl::StatusOr<v1::Lease> ControlLoop::GetLease(const v1::GetLeaseRequest& request) {
-  return Commit(master_->GetLease(request));
+template <>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetLease>(const v1::Call& call) {
+  return MakeReply(Commit(master_->GetLease(call.get_lease())));
 }
 
 absl::StatusOr<v1::Lease> ControlLoop::Commit(absl::StatusOr<v1::Lease> lease) {
@@ -163,19 +199,47 @@ absl::StatusOr<v1::Lease> ControlLoop::Commit(absl::StatusOr<v1::Lease> lease) {
   return lease;
 }
 
-std::optional<LeaseWaiters::Answer> ControlLoop::AwaitLease(const v1::GetLeaseRequest& request,
-                                                            LeaseWaiters::Respond respond) {
-  const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
-  absl::StatusOr<v1::Lease> lease = GetLease(request);
-  const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
-                     lease->save_state() == 0 && !over() && master_->MayWaitForLease(request);
-  if (!waits) return LeaseWaiters::Answer{std::move(respond), std::move(lease)};
-  return waiters_.Add({request, clock_.Now() + seconds, *std::move(lease), std::move(respond)},
-                      master_->lease_conditions());
+bool ControlLoop::MayWait(const v1::GetLeaseRequest& request, const v1::Lease& lease) const {
+  return request.wait_seconds() > 0 && lease.state() == v1::Lease::WAIT && !lease.flush() &&
+         lease.save_state() == 0 && !over() && master_->MayWaitForLease(request);
 }
 
 LeaseWaiters::Ask ControlLoop::RetryLease() {
-  return [this](const v1::GetLeaseRequest& request) { return Commit(master_->GetLeaseAgain(request)); };
+  return [this](const v1::GetLeaseRequest& request) {
+    return MakeReply(Commit(master_->GetLeaseAgain(request)));
+  };
+}
+
+template <v1::Call::RequestCase... kRequests>
+absl::StatusOr<v1::Reply> ControlLoop::ReplyToAny(const v1::Call& call) {
+  absl::StatusOr<v1::Reply> reply = absl::UnimplementedError("the control loop does not answer this call");
+  ((call.request_case() == kRequests ? void(reply = ReplyTo<kRequests>(call)) : void()), ...);
+  return reply;
+}
+
+std::vector<ReadyReply> ControlLoop::Answer(const v1::Call& call, Respond respond) {
+  using Call = v1::Call;
+  absl::StatusOr<v1::Reply> reply =
+      ReplyToAny<Call::kGetJob, Call::kRegisterServer, Call::kRegister, Call::kHeartbeat, Call::kGetLease,
+                 Call::kLeave, Call::kGetEvaluation, Call::kReportEvaluation, Call::kSaveWorkerState,
+                 Call::kGetStatus, Call::kStop>(call);
+  std::vector<ReadyReply> ready;
+  if (reply.ok() && reply->has_get_lease() && MayWait(call.get_lease(), reply->get_lease())) {
+    const v1::GetLeaseRequest& request = call.get_lease();
+    const double until = clock_.Now() + std::min(request.wait_seconds(), master_->LongestLeaseWait());
+    std::optional<ReadyReply> older =
+        waiters_.Add({request, until, *std::move(reply), std::move(respond)}, master_->lease_conditions());
+    if (older) Release(*std::move(older), &ready);
+    return ready;
+  }
+  ReadyReply answer{std::move(respond), std::move(reply)};
+  const bool stops = answer.reply.ok() && answer.reply->heartbeat().stop();
+  if (stops || RuleOf(call).waits_for_standby()) {
+    Release(std::move(answer), &ready);
+  } else {
+    ready.push_back(std::move(answer));
+  }
+  return ready;
 }
 
 }  // namespace catchment

@@ -4,7 +4,6 @@
 #define CATCHMENT_SERVER_CONTROL_EFFECTS_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/master.pb.h"
 #include "proto/wire.pb.h"
-#include "server/control/lease_waiters.h"
+#include "server/control/calls.h"
 #include "server/control/master.h"
 
 namespace catchment {
@@ -23,13 +22,6 @@ struct ServerCommand {
   std::string address;
   v1::ShardCommand command;
   double answer_seconds = 0;
-};
-
-// A call whose answer waited for the master's standby. `respond` is called with true if the answer may leave,
-// and with false if the run has ended before.
-struct ReleasedAnswer {
-  std::function<void(bool committed)> respond;
-  bool committed = false;
 };
 
 // The outputs of a job that has ended. ControlLoop::OnOutputsWritten is called when they are
@@ -49,8 +41,7 @@ struct Effects {
   std::vector<std::string> events;  // for the log
   std::optional<v1::ShardCommand::Standby>
       standby;  // that the master's own shard must know before its commands
-  std::vector<ReleasedAnswer> released;
-  std::vector<LeaseWaiters::Answer> leases;
+  std::vector<ReadyReply> replies;
   std::vector<ServerCommand> commands;
   std::vector<CompleteCheckpoint> checkpoints;  // manifests to write; then ControlLoop::OnCheckpointWritten
   bool scored = false;                          // there is a new score: metrics are due

@@ -14,40 +14,35 @@
 
 #include "absl/status/statusor.h"
 #include "proto/master.pb.h"
+#include "server/control/calls.h"
 #include "server/control/master.h"
 
 namespace catchment {
 
 class LeaseWaiters {
  public:
-  using Respond = std::function<void(absl::StatusOr<v1::Lease>)>;
-  // An answer to send when no lock is held.
-  struct Answer {
-    Respond respond;
-    absl::StatusOr<v1::Lease> lease;
-  };
-  using Ask = std::function<absl::StatusOr<v1::Lease>(const v1::GetLeaseRequest&)>;
+  using Ask = std::function<absl::StatusOr<v1::Reply>(const v1::GetLeaseRequest&)>;
 
   // A call that must be answered by `until`.
   struct Waiter {
     v1::GetLeaseRequest request;
     double until = 0;
-    v1::Lease answer;  // WAIT, under the current conditions
+    v1::Reply reply;  // WAIT, under the current conditions
     Respond respond;
   };
   // Adds a waiter. If an older call of the same worker is still waiting, its client has given it up; the
-  // caller must send the returned answer to it.
-  std::optional<Answer> Add(Waiter waiter, const Master::LeaseConditions& conditions);
+  // caller must send the returned reply to it.
+  std::optional<ReadyReply> Add(Waiter waiter, const Master::LeaseConditions& conditions);
 
   // Returns true if Review would call `ask`.
   bool NeedReview(const Master::LeaseConditions& conditions) const {
     return !waiters_.empty() && (overdue_ || conditions != reviewed_);
   }
-  // Asks again for all waiters if the conditions have changed, and returns the answers that are due: those
+  // Asks again for all waiters if the conditions have changed, and returns the replies that are due: those
   // other than WAIT, and those of calls whose time has expired.
-  std::vector<Answer> Review(const Master::LeaseConditions& conditions, double now, const Ask& ask);
-  // Removes all waiters and returns their current answers.
-  std::vector<Answer> TakeAll(const Ask& ask);
+  std::vector<ReadyReply> Review(const Master::LeaseConditions& conditions, double now, const Ask& ask);
+  // Removes all waiters and returns their current replies.
+  std::vector<ReadyReply> TakeAll(const Ask& ask);
 
   size_t size() const { return waiters_.size(); }
 

@@ -18,6 +18,7 @@ v1::ShardCommand WithoutKey(v1::ShardCommand command) {
 
 void Describe(const ControlLoop::Options& options, v1::ControlRun* to) {
   const RunOptions& run = options.run;
+  to->set_format(kControlLogFormat);
   *to->mutable_job() = run.job;
   to->set_num_servers(run.num_servers);
   *to->mutable_servers() = {run.servers.begin(), run.servers.end()};
@@ -117,8 +118,8 @@ absl::StatusOr<std::unique_ptr<LoggedLoop>> LoggedLoop::Create(ControlLoop::Opti
 }
 
 void LoggedLoop::Append(v1::ControlLogLine line) {
-  *line.mutable_call()->mutable_times() = {clock_.times().begin(), clock_.times().end()};
-  *line.mutable_call()->mutable_own_versions() = {own_versions_.begin(), own_versions_.end()};
+  *line.mutable_input()->mutable_times() = {clock_.times().begin(), clock_.times().end()};
+  *line.mutable_input()->mutable_own_versions() = {own_versions_.begin(), own_versions_.end()};
   log_(line);
 }
 
@@ -140,16 +141,6 @@ void LoggedLoop::Set(v1::ControlStatus* to, const absl::Status& status) {
   to->set_code(static_cast<int>(status.code()));
   to->set_message(std::string(status.message()));
   to->set_not_ready(IsNotReady(status));
-}
-
-void LoggedLoop::Set(Fields::Register* to, const v1::RegisterRequest& request, const std::string& address) {
-  *to->mutable_request() = request;
-  to->set_address(address);
-}
-
-void LoggedLoop::Set(Fields::Stop* to, const std::string& reason, bool now) {
-  to->set_reason(reason);
-  to->set_now(now);
 }
 
 void LoggedLoop::Set(Fields::Answer* to, int server, const v1::ShardCommand& command,
@@ -185,18 +176,21 @@ void LoggedLoop::Set(Fields::Kept* to, const v1::BestState& score, const absl::S
 // ------------------------------------------------------------------------------------------------- outcomes
 
 std::string LoggedLoop::Text(const google::protobuf::Message& message) { return message.ShortDebugString(); }
-std::string LoggedLoop::Text(v1::RegisterReply reply) {
-  reply.clear_token();
-  return reply.ShortDebugString();
-}
 std::string LoggedLoop::Text(double number) { return absl::StrCat(number); }
 std::string LoggedLoop::Text(uint64_t number) { return absl::StrCat(number); }
 std::string LoggedLoop::Text(bool value) { return value ? "true" : "false"; }
-std::string LoggedLoop::Text(const LeaseWaiters::Answer& answer) { return Text(answer.lease); }
 
-std::string LoggedLoop::Text(const std::vector<ReleasedAnswer>& released) {
+std::string LoggedLoop::Text(const std::vector<ReadyReply>& replies) {
   std::string text;
-  for (const ReleasedAnswer& answer : released) absl::StrAppend(&text, answer.committed ? "+" : "-");
+  for (const ReadyReply& ready : replies) {
+    if (!ready.reply.ok()) {
+      absl::StrAppend(&text, "reply: ", ready.reply.status().ToString(), "\n");
+      continue;
+    }
+    v1::Reply reply = *ready.reply;
+    if (reply.has_register_()) reply.mutable_register_()->clear_token();
+    absl::StrAppend(&text, "reply: ", Text(reply), "\n");
+  }
   return text;
 }
 
@@ -220,9 +214,7 @@ std::string LoggedLoop::Text(const Effects& effects) {
   std::string text;
   for (const std::string& event : effects.events) absl::StrAppend(&text, "event: ", event, "\n");
   if (effects.standby) absl::StrAppend(&text, "standby: ", Text(*effects.standby), "\n");
-  if (!effects.released.empty()) absl::StrAppend(&text, "released: ", Text(effects.released), "\n");
-  for (const LeaseWaiters::Answer& answer : effects.leases)
-    absl::StrAppend(&text, "lease: ", Text(answer), "\n");
+  absl::StrAppend(&text, Text(effects.replies));
   for (const ServerCommand& one : effects.commands) {
     absl::StrAppend(&text, "command: ", one.server, " ", one.address, " ", one.answer_seconds, " ",
                     Text(WithoutKey(one.command)), "\n");

@@ -1,9 +1,9 @@
-// A control loop (control_loop.h) whose calls can be logged, so that they can be made again.
+// A control loop (control_loop.h) whose inputs can be logged, so that it can be run again.
 //
-// What a loop does follows from its options and its calls: their order, their arguments, and the time of
-// each, which stands still during a call. A log (proto/control_log.proto) has all of these, the answer to
-// each call and its effects. Calls that change nothing are not in it. tests/server/control/replay.h makes
-// the calls of a log again, and compares the answers and effects. Keys of tokens and tokens are left out.
+// What a loop does follows from its options and from the calls of its methods: their order, their arguments,
+// and the time of each, which stands still meanwhile. A log (proto/control_log.proto) has all of these, and
+// the replies and effects. Methods that change nothing are not in it. tests/server/control/replay.h calls the
+// methods of a log again, and compares the replies and effects. Keys of tokens and tokens are left out.
 //
 // Units: seconds. Threads: not thread-safe, like the loop.
 #ifndef CATCHMENT_SERVER_CONTROL_LOGGED_LOOP_H_
@@ -25,6 +25,9 @@
 
 namespace catchment {
 
+// The format of the log: a replay refuses another one. To be increased when old logs become unreadable.
+inline constexpr uint32_t kControlLogFormat = 1;
+
 class LoggedLoop {
  public:
   using Log = std::function<void(const v1::ControlLogLine&)>;
@@ -34,8 +37,8 @@ class LoggedLoop {
   static absl::StatusOr<std::unique_ptr<LoggedLoop>> Create(ControlLoop::Options options, const Clock* clock,
                                                             Log log = nullptr);
 
-  // Makes a call of the loop that may change it: Call<&ControlLoop::Heartbeat>(request). Those for which
-  // there is a field (Field) can be made.
+  // Calls a method of the loop that may change it: Call<&ControlLoop::Step>(waited). Those for which there is
+  // a field (Field) can be called.
   template <auto kCall, typename... Arguments>
   auto Call(Arguments&&... arguments);
   // Returns the loop at the present time, for questions that change nothing.
@@ -71,30 +74,18 @@ class LoggedLoop {
 
   LoggedLoop(const Clock* clock, Log log) : clock_(clock), log_(std::move(log)) {}
 
-  // The field of v1::ControlCall that has the arguments of a call: mutable_field for a string or a message,
-  // set_field for a number, and for true if a call has no other argument than a function.
+  // The field of v1::ControlInput with the arguments of a method: mutable_field for a string or a message,
+  // set_field for a number, and for true if it has no other argument than a function.
   template <auto kCall>
   struct Of {};
-  using Fields = v1::ControlCall;
+  using Fields = v1::ControlInput;
+  static constexpr auto Field(Of<&ControlLoop::Answer>) { return &Fields::mutable_call; }
   static constexpr auto Field(Of<&ControlLoop::SetAddress>) { return &Fields::mutable_set_address; }
-  static constexpr auto Field(Of<&ControlLoop::RegisterServer>) { return &Fields::mutable_register_server; }
-  static constexpr auto Field(Of<&ControlLoop::Register>) { return &Fields::mutable_register_; }
-  static constexpr auto Field(Of<&ControlLoop::Heartbeat>) { return &Fields::mutable_heartbeat; }
-  static constexpr auto Field(Of<&ControlLoop::GetLease>) { return &Fields::mutable_get_lease; }
-  static constexpr auto Field(Of<&ControlLoop::AwaitLease>) { return &Fields::mutable_await_lease; }
-  static constexpr auto Field(Of<&ControlLoop::Leave>) { return &Fields::mutable_leave; }
-  static constexpr auto Field(Of<&ControlLoop::GetEvaluation>) { return &Fields::mutable_get_evaluation; }
-  static constexpr auto Field(Of<&ControlLoop::ReportEvaluation>) {
-    return &Fields::mutable_report_evaluation;
-  }
-  static constexpr auto Field(Of<&ControlLoop::Watch>) { return &Fields::set_watch; }
-  static constexpr auto Field(Of<&ControlLoop::Stop>) { return &Fields::mutable_stop; }
-  static constexpr auto Field(Of<&ControlLoop::AfterCommit>) { return &Fields::set_after_commit; }
   static constexpr auto Field(Of<&ControlLoop::TakeImage>) { return &Fields::set_take_image; }
   static constexpr auto Field(Of<&ControlLoop::DescribeState>) { return &Fields::set_describe_state; }
   static constexpr auto Field(Of<&ControlLoop::OnImageCommitted>) { return &Fields::set_image_committed; }
   static constexpr auto Field(Of<&ControlLoop::OnImagesLost>) { return &Fields::set_images_lost; }
-  static constexpr auto Field(Of<&ControlLoop::TakeReleased>) { return &Fields::set_take_released; }
+  static constexpr auto Field(Of<&ControlLoop::TakeReplies>) { return &Fields::set_take_replies; }
   static constexpr auto Field(Of<&ControlLoop::Step>) { return &Fields::set_step; }
   static constexpr auto Field(Of<&ControlLoop::OnPause>) { return &Fields::set_pause; }
   static constexpr auto Field(Of<&ControlLoop::End>) { return &Fields::set_end; }
@@ -109,13 +100,11 @@ class LoggedLoop {
   static constexpr auto Field(Of<&ControlLoop::OnBestKept>) { return &Fields::mutable_best_kept; }
   static constexpr auto Field(Of<&ControlLoop::OnReplaced>) { return &Fields::mutable_replaced; }
 
-  // Sets a field to the arguments of a call, without keys and functions.
+  // Sets a field to the arguments of a method, without keys and functions.
   template <typename Target, typename Value, typename... Functions>
   requires std::is_assignable_v<Target&, const Value&>
   static void Set(Target* to, const Value& value, const Functions&...) { *to = value; }
   static void Set(v1::ControlStatus* to, const absl::Status& status);
-  static void Set(Fields::Register* to, const v1::RegisterRequest& request, const std::string& address);
-  static void Set(Fields::Stop* to, const std::string& reason, bool now);
   static void Set(Fields::Answer* to, int server, const v1::ShardCommand& command,
                   const absl::StatusOr<v1::ShardReport>& answer);
   static void Set(Fields::Written* to, const CompleteCheckpoint& checkpoint, const absl::Status& status);
@@ -130,14 +119,12 @@ class LoggedLoop {
       return true;
   }
 
-  // Describe the outcome of a call.
+  // Describe the outcome of a method.
   static std::string Text(const google::protobuf::Message& message);
-  static std::string Text(v1::RegisterReply reply);
   static std::string Text(double number);
   static std::string Text(uint64_t number);
   static std::string Text(bool value);
-  static std::string Text(const LeaseWaiters::Answer& answer);
-  static std::string Text(const std::vector<ReleasedAnswer>& released);
+  static std::string Text(const std::vector<ReadyReply>& replies);
   static std::string Text(const std::vector<v1::StandbyPart>& parts);
   static std::string Text(const FinalOutputs& outputs);
   static std::string Text(const Effects& effects);
@@ -166,11 +153,11 @@ auto LoggedLoop::Call(Arguments&&... arguments) {
   clock_.Fix();
   if (log_ == nullptr) return std::invoke(kCall, loop_.get(), std::forward<Arguments>(arguments)...);
   v1::ControlLogLine line;
-  v1::ControlCall* const call = line.mutable_call();
-  if constexpr (std::is_invocable_v<decltype(kField), v1::ControlCall*>) {
-    Set((call->*kField)(), arguments...);
+  v1::ControlInput* const input = line.mutable_input();
+  if constexpr (std::is_invocable_v<decltype(kField), v1::ControlInput*>) {
+    Set((input->*kField)(), arguments...);
   } else {
-    (call->*kField)(Number(arguments...));
+    (input->*kField)(Number(arguments...));
   }
   own_versions_.clear();
   if constexpr (std::is_void_v<Result>) {
@@ -178,7 +165,7 @@ auto LoggedLoop::Call(Arguments&&... arguments) {
     Append(std::move(line));
   } else {
     Result result = std::invoke(kCall, loop_.get(), std::forward<Arguments>(arguments)...);
-    call->set_outcome(Text(result));
+    input->set_outcome(Text(result));
     Append(std::move(line));
     return result;
   }

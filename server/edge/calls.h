@@ -141,31 +141,49 @@ class CallService {
   virtual void Accept(CallQueue* queue) = 0;
 };
 
-// A call with one request and one reply, which may be sent later and from any thread.
-template <typename Service, typename Request, typename Reply>
-class DeferredCall final : public Completion {
+// A method with one request and one reply, received and sent by the generated code of a service.
+template <typename Service, typename RequestMessage, typename ReplyMessage>
+class GeneratedMethod {
  public:
-  using Method = void (Service::*)(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Reply>*,
-                                   grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
+  using Request = RequestMessage;
+  using Reply = ReplyMessage;
+  using Writer = grpc::ServerAsyncResponseWriter<Reply>;
+  using Ask = void (Service::*)(grpc::ServerContext*, Request*, Writer*, grpc::CompletionQueue*,
+                                grpc::ServerCompletionQueue*, void*);
+
+  GeneratedMethod(Service* service, Ask ask) : service_(*service), ask_(ask) {}
+
+  // Asks gRPC for the next call.
+  void AskForNext(grpc::ServerContext* context, Request* request, Writer* writer,
+                  grpc::ServerCompletionQueue* queue, void* tag) const {
+    (service_.*ask_)(context, request, writer, queue, queue, tag);
+  }
+  // Notes on a request what gRPC knows of its sender.
+  void NoteSender(const grpc::ServerContext&, Request*) const {}
+  // Return the messages on the network.
+  const Request& MessageOf(const Request& request) const { return request; }
+  const Reply& MessageOf(const Reply& reply) const { return reply; }
+
+ private:
+  Service& service_;
+  const Ask ask_;
+};
+
+// A call of a method with one request and one reply, which may be sent later and from any thread. `Method` is
+// GeneratedMethod, or has its interface.
+template <typename Method>
+class MethodCall final : public Completion {
+ public:
+  using Request = typename Method::Request;
+  using Reply = typename Method::Reply;
   // Must be called once. The server ends only when all calls are answered.
   using Respond = std::function<void(absl::StatusOr<Reply>)>;
-  // Runs on the queue's thread.
+  // Runs on the queue's thread. The request lives until the call is answered.
   using Handler = std::function<void(const Request&, Respond)>;
-  // Also receives the context, which lives until the call is answered.
-  using ContextHandler = std::function<void(const Request&, const grpc::ServerContext&, Respond)>;
 
   // Begins to take calls.
-  static void Accept(CallQueue* queue, Permission permission, Service* service, Method method,
-                     Handler handler) {
-    AcceptWithContext(
-        queue, permission, service, method,
-        [handler = std::move(handler)](const Request& request, const grpc::ServerContext&, Respond respond) {
-          handler(request, std::move(respond));
-        });
-  }
-  static void AcceptWithContext(CallQueue* queue, Permission permission, Service* service, Method method,
-                                ContextHandler handler) {
-    new DeferredCall(queue, permission, service, method, std::move(handler));
+  static void Accept(CallQueue* queue, Permission permission, Method method, Handler handler) {
+    new MethodCall(queue, permission, std::move(method), std::move(handler));
   }
 
   void Done(bool ok) override {
@@ -175,73 +193,54 @@ class DeferredCall final : public Completion {
       return;
     }
     answered_ = true;
-    AcceptWithContext(&queue_, permission_, &service_, method_, handler_);
+    Accept(&queue_, permission_, method_, handler_);
     accounted_.Begin(queue_.accounts(), context_);
-    accounted_.OnMessage(request_);
+    const auto& message = method_.MessageOf(request_);
+    accounted_.OnMessage(message);
     absl::Status status = run_.Enter();
-    if (status.ok()) status = permission_.Check(context_, request_);
-    if (status.ok()) status = CheckLimits(request_);
+    if (status.ok()) status = permission_.Check(context_, message);
+    if (status.ok()) status = CheckLimits(message);
     if (!status.ok()) {
-      responder_.FinishWithError(ToGrpc(status), Tag());
+      writer_.FinishWithError(ToGrpc(status), Tag());
       return;
     }
+    method_.NoteSender(context_, &request_);
     // The call may have been answered and destroyed before the handler returns.
-    handler_(request_, context_, [this](absl::StatusOr<Reply> reply) {
+    handler_(request_, [this](const absl::StatusOr<Reply>& reply) {
       if (reply.ok()) {
-        responder_.Finish(*reply, grpc::Status::OK, Tag());
+        writer_.Finish(method_.MessageOf(*reply), grpc::Status::OK, Tag());
       } else {
-        responder_.FinishWithError(ToGrpc(reply.status()), Tag());
+        writer_.FinishWithError(ToGrpc(reply.status()), Tag());
       }
     });
   }
 
  private:
-  DeferredCall(CallQueue* queue, Permission permission, Service* service, Method method,
-               ContextHandler handler)
+  MethodCall(CallQueue* queue, Permission permission, Method method, Handler handler)
       : queue_(*queue),
         permission_(permission),
-        service_(*service),
-        method_(method),
+        method_(std::move(method)),
         handler_(std::move(handler)),
-        responder_(&context_),
         run_(queue->runs(), &context_) {
     queue_.Enter();
-    (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
+    method_.AskForNext(&context_, &request_, &writer_, queue_.get(), Tag());
   }
-  ~DeferredCall() { queue_.Leave(); }
+  ~MethodCall() { queue_.Leave(); }
 
   CallQueue& queue_;
   const Permission permission_;
-  Service& service_;
   const Method method_;
-  const ContextHandler handler_;
+  const Handler handler_;
   grpc::ServerContext context_;
   Request request_;
-  grpc::ServerAsyncResponseWriter<Reply> responder_;
+  typename Method::Writer writer_{&context_};
   bool answered_ = false;
   AccountedCall accounted_;
   RunCall run_;
 };
 
-// A call with one request and one reply, which the handler returns.
 template <typename Service, typename Request, typename Reply>
-class UnaryCall {
- public:
-  using Deferred = DeferredCall<Service, Request, Reply>;
-  using Handler = std::function<absl::Status(const Request&, Reply*)>;
-
-  // Begins to take calls, one after another.
-  static void Accept(CallQueue* queue, Permission permission, Service* service,
-                     typename Deferred::Method method, Handler handler) {
-    Deferred::Accept(
-        queue, permission, service, method,
-        [handler = std::move(handler)](const Request& request, typename Deferred::Respond respond) {
-          Reply reply;
-          if (absl::Status status = handler(request, &reply); !status.ok()) return respond(std::move(status));
-          respond(std::move(reply));
-        });
-  }
-};
+using DeferredCall = MethodCall<GeneratedMethod<Service, Request, Reply>>;
 
 }  // namespace catchment
 

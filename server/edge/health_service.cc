@@ -11,14 +11,15 @@ void HealthService::Set(const std::string& name, bool serving) {
 }
 
 void HealthService::Accept(CallQueue* queue) {
-  UnaryCall<Async, HealthCheckRequest, HealthCheckResponse>::Accept(
-      queue, Permission("grpc.health.v1.Health.Check"), &service_, &Async::RequestCheck,
-      [this](const HealthCheckRequest& request, HealthCheckResponse* response) {
+  DeferredCall<Async, HealthCheckRequest, HealthCheckResponse>::Accept(
+      queue, Permission("grpc.health.v1.Health.Check"), {&service_, &Async::RequestCheck},
+      [this](const HealthCheckRequest& request, const auto& respond) {
         MutexLock lock(&mu_);
         const auto found = serving_.find(request.service());
-        if (found == serving_.end()) return absl::NotFoundError("service name unknown");
-        response->set_status(found->second ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
-        return absl::OkStatus();
+        if (found == serving_.end()) return respond(absl::NotFoundError("service name unknown"));
+        HealthCheckResponse response;
+        response.set_status(found->second ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+        respond(response);
       });
 }
 

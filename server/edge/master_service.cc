@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/trace/recorder.h"
 #include "common/wire/token.h"
@@ -10,15 +9,46 @@
 #include "server/host/run_start.h"
 
 namespace catchment {
-namespace {
 
-template <typename Reply>
-absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
-  ASSIGN_OR_RETURN(*reply, std::move(result));
-  return absl::OkStatus();
+// The method of a MethodCall.
+class MasterCalls::Method {
+ public:
+  using Request = v1::Call;
+  using Reply = v1::Reply;
+  using Writer = grpc::ServerAsyncResponseWriter<google::protobuf::Message>;
+
+  Method(MasterCalls* service, const MasterMethod& method) : service_(*service), method_(method) {}
+
+  void AskForNext(grpc::ServerContext* context, v1::Call* call, Writer* writer,
+                  grpc::ServerCompletionQueue* queue, void* tag) const {
+    service_.RequestAsyncUnary(method_.method->index(), context,
+                               call->GetReflection()->MutableMessage(call, method_.request), writer, queue,
+                               queue, tag);
+  }
+  void NoteSender(const grpc::ServerContext& context, v1::Call* call) const {
+    if (call->has_register_()) call->set_address(AddressOfPeer(context.peer()));
+  }
+  const google::protobuf::Message& MessageOf(const v1::Call& call) const {
+    return call.GetReflection()->GetMessage(call, method_.request);
+  }
+  const google::protobuf::Message& MessageOf(const v1::Reply& reply) const {
+    return reply.GetReflection()->GetMessage(reply, method_.reply);
+  }
+
+ private:
+  MasterCalls& service_;
+  const MasterMethod& method_;
+};
+
+void MasterCalls::Accept(CallQueue* queue, const std::string* token_key, CallRate* registrations,
+                         const Handler& handler) {
+  for (const MasterMethod& method : MasterMethods()) {
+    const bool registers = method.request->number() == v1::Call::kRegisterFieldNumber;
+    MethodCall<Method>::Accept(
+        queue, Permission(method.method->full_name(), token_key, registers ? registrations : nullptr),
+        Method(this, method), handler);
+  }
 }
-
-}  // namespace
 
 void MasterService::Serve(MasterHost* host) {
   host_ = host;
@@ -28,95 +58,15 @@ void MasterService::Serve(MasterHost* host) {
   if (TraceRecorder* const trace = Trace()) trace->AddReading(now, now, now);
 }
 
-Permission MasterService::For(absl::string_view method, CallRate* rate) const {
-  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_, rate);
-}
-
-template <typename Request, typename Reply>
-void MasterService::AcceptCommitted(CallQueue* queue, const Permission& permission,
-                                    typename DeferredCall<Async, Request, Reply>::Method ask,
-                                    typename DeferredCall<Async, Request, Reply>::Handler handler) {
-  using Call = DeferredCall<Async, Request, Reply>;
-  Call::Accept(queue, permission, &service_, ask,
-               [this, handler = std::move(handler)](const Request& request, typename Call::Respond respond) {
-                 handler(request, [this, respond = std::move(respond)](absl::StatusOr<Reply> reply) {
-                   RespondCommitted(std::move(reply), respond);
-                 });
-               });
-}
-
-template <typename Reply>
-void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
-                                     std::function<void(absl::StatusOr<Reply>)> respond) {
-  host_->AfterCommit([respond = std::move(respond), reply = std::move(reply)](bool committed) {
-    respond(committed ? reply : absl::UnavailableError("the master's run has ended"));
-  });
-}
-
 void MasterService::Accept(CallQueue* queue) {
-  DeferredCall<Async, v1::RegisterRequest, v1::RegisterReply>::AcceptWithContext(
-      queue, For("Register", &registrations_), &service_, &Async::RequestRegister,
-      [this](const auto& request, const grpc::ServerContext& context, auto respond) {
-        RespondCommitted(WithTime(host_->Register(request, AddressOfPeer(context.peer()))),
-                         std::move(respond));
-      });
-  // Workers must be able to send the next one while the standby cannot be reached.
-  DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
-      queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,
-      [this](const auto& request, auto respond) {
-        absl::StatusOr<v1::HeartbeatReply> reply = WithTime(host_->Heartbeat(request));
-        if (reply.ok() && reply->stop()) return RespondCommitted(std::move(reply), std::move(respond));
-        respond(std::move(reply));
-      });
-  AcceptCommitted<v1::GetLeaseRequest, v1::Lease>(
-      queue, For("GetLease"), &Async::RequestGetLease,
-      [this](const auto& request, auto respond) { host_->AwaitLease(request, std::move(respond)); });
-  AcceptCommitted<v1::GetEvaluationRequest, v1::GetEvaluationReply>(
-      queue, For("GetEvaluation"), &Async::RequestGetEvaluation,
-      [this](const auto& request, auto respond) { respond(host_->GetEvaluation(request)); });
-  AcceptCommitted<v1::EvaluationReport, v1::ReportEvaluationReply>(
-      queue, For("ReportEvaluation"), &Async::RequestReportEvaluation,
-      [this](const auto& request, auto respond) { respond(host_->ReportEvaluation(request)); });
-  AcceptCommitted<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(
-      queue, For("SaveWorkerState"), &Async::RequestSaveWorkerState,
-      [this](const auto& request, auto respond) { host_->state_store()->Save(request, std::move(respond)); });
-  AcceptCommitted<v1::LeaveRequest, v1::LeaveReply>(
-      queue, For("Leave"), &Async::RequestLeave,
-      [this](const auto& request, auto respond) { respond(host_->Leave(request)); });
-  AcceptCommitted<v1::StopRequest, v1::StopReply>(
-      queue, For("Stop"), &Async::RequestStop, [this](const auto& request, auto respond) {
-        const absl::Status meant = host_->CheckMeant(request);
-        if (!meant.ok()) return respond(meant);
-        host_->Stop(request.reason().empty() ? "a stop was requested" : request.reason(), request.now());
-        respond(v1::StopReply());
-      });
-  AcceptOthers(queue);
-}
-
-void MasterService::AcceptOthers(CallQueue* queue) {
-  UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
-      queue, For("GetJob"), &service_, &Async::RequestGetJob,
-      [this](const auto&, auto* reply) { return Put(host_->GetJob(), reply); });
-  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(
-      queue, For("GetStatus"), &service_, &Async::RequestGetStatus, [this](const auto& request, auto* reply) {
-        *reply = host_->GetStatus(request);
-        return absl::OkStatus();
-      });
-  // The standby of the master is a server that registers.
-  UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-      queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
-      [this](const auto& request, auto* reply) {
-        return Put(WithTime(host_->RegisterServer(request)), reply);
-      });
+  service_.Accept(queue, &token_key_, &registrations_,
+                  [this](const v1::Call& call, Respond respond) { host_->Answer(call, std::move(respond)); });
   KeepBestCall::Accept(
-      queue, For("KeepBest"),
+      queue, Permission("catchment.v1.MasterService.KeepBest", &token_key_),
       [this](KeepBestCall* call, void* tag) {
         service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](KeepBestCall* call) { KeepBestStream::Start(call, host_->best_keeper()); });
-  DeferredCall<Async, v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>::Accept(
-      queue, For("LoadWorkerState"), &service_, &Async::RequestLoadWorkerState,
-      [this](const auto& request, auto respond) { host_->state_store()->Load(request, std::move(respond)); });
 }
 
 // -------------------------------------------------------------------------------- a job that has ended
@@ -124,65 +74,42 @@ void MasterService::AcceptOthers(CallQueue* queue) {
 EndedMasterService::EndedMasterService(v1::RunRecord record, std::function<void()> on_told)
     : record_(std::move(record)), on_told_(std::move(on_told)), token_key_(NewTokenKey()) {}
 
-absl::Status EndedMasterService::Failure() const {
-  if (record_.phase() != v1::JobStatus::Phase_Name(v1::JobStatus::FAILED)) return absl::OkStatus();
-  return absl::FailedPreconditionError(DescribeEnd(record_.phase(), record_.reason()));
-}
-
-template <typename Request, typename Reply>
-void EndedMasterService::Refuse(CallQueue* queue, absl::string_view method,
-                                typename DeferredCall<Async, Request, Reply>::Method ask,
-                                absl::StatusCode code) {
-  UnaryCall<Async, Request, Reply>::Accept(
-      queue, For(method), &service_, ask, [this, code](const Request&, Reply*) -> absl::Status {
-        return absl::Status(code, DescribeEnd(record_.phase(), record_.reason()));
-      });
-}
-
-Permission EndedMasterService::For(absl::string_view method) const {
-  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_);
-}
-
 void EndedMasterService::Accept(CallQueue* queue) {
-  UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
-      queue, For("GetJob"), &service_, &Async::RequestGetJob, [this](const auto&, auto* reply) {
-        reply->set_ended(DescribeEnd(record_.phase(), record_.reason()));
-        on_told_();
-        return Failure();
-      });
-  UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-      queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
-      [this](const auto&, auto* reply) {
-        reply->set_run_id(record_.run_id());
-        reply->set_ended(DescribeEnd(record_.phase(), record_.reason()));
-        return Failure();
-      });
-  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(
-      queue, For("GetStatus"), &service_, &Async::RequestGetStatus, [this](const auto&, auto* status) {
-        v1::JobStatus::Phase phase = v1::JobStatus::DONE;
-        v1::JobStatus::Phase_Parse(record_.phase(), &phase);
-        status->set_phase(phase);
-        status->set_reason(record_.reason());
-        status->set_recoveries(record_.recoveries());
-        status->set_run_id(record_.run_id());
-        return absl::OkStatus();
-      });
-  // All of these but Register and Stop need a token, which no member of an earlier run has. Register is
-  // refused as for a member that has the job of an earlier run.
-  Refuse<v1::RegisterRequest, v1::RegisterReply>(queue, "Register", &Async::RequestRegister,
-                                                 absl::StatusCode::kAborted);
-  Refuse<v1::HeartbeatRequest, v1::HeartbeatReply>(queue, "Heartbeat", &Async::RequestHeartbeat);
-  Refuse<v1::GetLeaseRequest, v1::Lease>(queue, "GetLease", &Async::RequestGetLease);
-  Refuse<v1::LeaveRequest, v1::LeaveReply>(queue, "Leave", &Async::RequestLeave);
-  Refuse<v1::GetEvaluationRequest, v1::GetEvaluationReply>(queue, "GetEvaluation",
-                                                           &Async::RequestGetEvaluation);
-  Refuse<v1::EvaluationReport, v1::ReportEvaluationReply>(queue, "ReportEvaluation",
-                                                          &Async::RequestReportEvaluation);
-  Refuse<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(queue, "SaveWorkerState",
-                                                               &Async::RequestSaveWorkerState);
-  Refuse<v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>(queue, "LoadWorkerState",
-                                                               &Async::RequestLoadWorkerState);
-  Refuse<v1::StopRequest, v1::StopReply>(queue, "Stop", &Async::RequestStop);
+  service_.Accept(queue, &token_key_, nullptr,
+                  [this](const v1::Call& call, const Respond& respond) { respond(Answer(call)); });
+}
+
+absl::StatusOr<v1::Reply> EndedMasterService::Answer(const v1::Call& call) const {
+  const std::string end = DescribeEnd(record_.phase(), record_.reason());
+  v1::JobStatus::Phase phase = v1::JobStatus::DONE;
+  v1::JobStatus::Phase_Parse(record_.phase(), &phase);
+  const absl::Status failure =
+      phase == v1::JobStatus::FAILED ? absl::FailedPreconditionError(end) : absl::OkStatus();
+  v1::Reply reply;
+  switch (call.request_case()) {
+    case v1::Call::kGetJob:
+      reply.mutable_get_job()->set_ended(end);
+      on_told_();
+      RETURN_IF_ERROR(failure);
+      return reply;
+    case v1::Call::kRegisterServer:
+      reply.mutable_register_server()->set_run_id(record_.run_id());
+      reply.mutable_register_server()->set_ended(end);
+      RETURN_IF_ERROR(failure);
+      return reply;
+    case v1::Call::kGetStatus:
+      reply.mutable_get_status()->set_phase(phase);
+      reply.mutable_get_status()->set_reason(record_.reason());
+      reply.mutable_get_status()->set_recoveries(record_.recoveries());
+      reply.mutable_get_status()->set_run_id(record_.run_id());
+      return reply;
+    case v1::Call::kRegister:
+      // As to a member that has the job of an earlier run, so that it requests the job.
+      return absl::AbortedError(end);
+    default:
+      // All of these but Stop need a token, which no member of an earlier run has.
+      return absl::NotFoundError(end);
+  }
 }
 
 }  // namespace catchment

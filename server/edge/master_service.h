@@ -1,19 +1,33 @@
-// The gRPC service of the master. It passes every call on to the host.
+// The gRPC service of the master. It passes every call on to the host as a value (server/control/calls.h).
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
 #include <functional>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/master.grpc.pb.h"
+#include "server/control/calls.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/calls.h"
 #include "server/host/master_host.h"
 
 namespace catchment {
+
+// The generated service. Its methods with one request are served by the table of server/control/calls.h: gRPC
+// reads a request into its field of v1::Call, and sends the field of v1::Reply.
+class MasterCalls final : public v1::MasterService::AsyncService {
+ public:
+  using Handler = std::function<void(const v1::Call&, Respond)>;
+  // Begins to take calls of all methods with one request. `token_key` and `registrations`, which limits the
+  // calls of Register and may be null, outlive the service.
+  void Accept(CallQueue* queue, const std::string* token_key, CallRate* registrations,
+              const Handler& handler);
+
+ private:
+  class Method;
+};
 
 // Threads: safe; it runs on those of the listener.
 class MasterService final : public CallService {
@@ -30,38 +44,16 @@ class MasterService final : public CallService {
   void Accept(CallQueue* queue) override;
 
  private:
-  using Async = v1::MasterService::AsyncService;
-
   // 2,000 workers of one address, such as those behind a gateway, register at once, and 10,000, the largest
   // job, within 32 s, before workers give up. At this rate registrations, each of which changes the rosters
   // of all shards, take a small part of the master's time.
   static constexpr CallRate::Options kRegistrations = {.per_second = 250, .burst = 2000};
 
-  // Returns the permission for calls of a method.
-  Permission For(absl::string_view method, CallRate* rate = nullptr) const;
-  // Accepts calls whose answers show the master's state, and leave when its standby has it.
-  template <typename Request, typename Reply>
-  void AcceptCommitted(CallQueue* queue, const Permission& permission,
-                       typename DeferredCall<Async, Request, Reply>::Method ask,
-                       typename DeferredCall<Async, Request, Reply>::Handler handler);
-  // Answers when the master's standby has what the reply shows.
-  template <typename Reply>
-  void RespondCommitted(absl::StatusOr<Reply> reply, std::function<void(absl::StatusOr<Reply>)> respond);
-  // Accepts other calls.
-  void AcceptOthers(CallQueue* queue);
-
-  // Adds the time on the master's clock to an answer.
-  template <typename Reply>
-  absl::StatusOr<Reply> WithTime(absl::StatusOr<Reply> reply) const {
-    if (reply.ok()) reply->set_master_time(clock_.Now());
-    return reply;
-  }
-
   const Clock& clock_;
   MasterHost* host_ = nullptr;
   std::string token_key_;
   CallRate registrations_;
-  Async service_;
+  MasterCalls service_;
 };
 
 // Tells members of a job that has ended how it ended: the process replaces a master that was lost, or has
@@ -75,25 +67,16 @@ class EndedMasterService final : public CallService {
 
   grpc::Service* grpc_service() override { return &service_; }
   bool is_of_runs() const override { return false; }
+  // Without KeepBest, whose evaluators need a token.
   void Accept(CallQueue* queue) override;
 
  private:
-  // Without KeepBest, whose evaluators need a token.
-  using Async = v1::MasterService::AsyncService;
-
-  Permission For(absl::string_view method) const;
-  // FailedPrecondition if the job has failed.
-  absl::Status Failure() const;
-  // Answers calls of members with an error upon which they request the job.
-  template <typename Request, typename Reply>
-  void Refuse(CallQueue* queue, absl::string_view method,
-              typename DeferredCall<Async, Request, Reply>::Method ask,
-              absl::StatusCode code = absl::StatusCode::kNotFound);
+  absl::StatusOr<v1::Reply> Answer(const v1::Call& call) const;
 
   const v1::RunRecord record_;
   const std::function<void()> on_told_;
   const std::string token_key_;  // of no run
-  Async service_;
+  MasterCalls service_;
 };
 
 }  // namespace catchment

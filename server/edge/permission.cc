@@ -2,14 +2,14 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "common/net/certificate.h"
 #include "common/wire/token.h"
+#include "server/control/calls.h"
 
 namespace catchment {
 namespace {
@@ -23,33 +23,7 @@ constexpr RoleName kRoleNames[] = {{kWorkerRole, "worker"},
                                    {kServerRole, "server"},
                                    {kOperatorRole, "operator"}};
 
-constexpr Roles kMembers = kWorkerRole | kEvaluatorRole;
-constexpr Roles kAllRoles = kMembers | kServerRole | kOperatorRole;
-
-// docs/security.md has the same table for readers, and tests/server/edge/permission_test.cc compares them.
-constexpr CallRule kCallRules[] = {
-    {"catchment.v1.MasterService.GetJob", kAllRoles},
-    {"catchment.v1.MasterService.RegisterServer", kServerRole},
-    {"catchment.v1.MasterService.Register", kMembers},
-    {"catchment.v1.MasterService.Heartbeat", kMembers},
-    {"catchment.v1.MasterService.GetLease", kWorkerRole},
-    {"catchment.v1.MasterService.Leave", kMembers},
-    {"catchment.v1.MasterService.GetEvaluation", kEvaluatorRole},
-    {"catchment.v1.MasterService.ReportEvaluation", kEvaluatorRole},
-    {"catchment.v1.MasterService.KeepBest", kEvaluatorRole},
-    {"catchment.v1.MasterService.SaveWorkerState", kWorkerRole},
-    {"catchment.v1.MasterService.LoadWorkerState", kWorkerRole},
-    // Members ask whether the job continues.
-    {"catchment.v1.MasterService.GetStatus", kMembers | kOperatorRole},
-    {"catchment.v1.MasterService.Stop", kOperatorRole},
-    {"catchment.v1.ShardService.Train", kWorkerRole},
-    // The master reads the final weights.
-    {"catchment.v1.ShardService.Snapshot", kEvaluatorRole | kServerRole},
-    {"catchment.v1.ShardService.Control", kServerRole},
-    {"catchment.v1.StandbyService.Replicate", kServerRole},
-    {"catchment.v1.StandbyService.Restore", kServerRole},
-    {"grpc.health.v1.Health.Check", kAllRoles},
-};
+constexpr Roles kAllRoles = kWorkerRole | kEvaluatorRole | kServerRole | kOperatorRole;
 
 std::string NamesOf(Roles roles) {
   std::vector<absl::string_view> names;
@@ -61,7 +35,24 @@ std::string NamesOf(Roles roles) {
 
 }  // namespace
 
-absl::Span<const CallRule> CallRules() { return kCallRules; }
+// docs/security.md has the same table for readers, and tests/server/edge/permission_test.cc compares them.
+const std::map<std::string, Roles>& RolesByMethod() {
+  static const auto* const roles = [] {
+    auto* const all =
+        new std::map<std::string, Roles>{{"catchment.v1.MasterService.KeepBest", kEvaluatorRole},
+                                         {"catchment.v1.ShardService.Train", kWorkerRole},
+                                         // The master reads the final weights.
+                                         {"catchment.v1.ShardService.Snapshot", kEvaluatorRole | kServerRole},
+                                         {"catchment.v1.ShardService.Control", kServerRole},
+                                         {"catchment.v1.StandbyService.Replicate", kServerRole},
+                                         {"catchment.v1.StandbyService.Restore", kServerRole},
+                                         {"grpc.health.v1.Health.Check", kAllRoles}};
+    for (const MasterMethod& each : MasterMethods())
+      for (const int role : each.rule().roles()) (*all)[each.method->full_name()] |= Roles{1} << role;
+    return all;
+  }();
+  return *roles;
+}
 
 absl::string_view TokenOf(const grpc::ServerContext& context) {
   const auto token = context.client_metadata().find(kTokenMetadata);
@@ -81,25 +72,40 @@ Roles RolesOf(const grpc::ServerContext& context) {
   return roles;
 }
 
-Permission::Permission(absl::string_view method, const std::string* token_key, CallRate* rate)
-    : token_key_(token_key), rate_(rate) {
-  const auto rule = std::find_if(std::begin(kCallRules), std::end(kCallRules),
-                                 [method](const CallRule& each) { return each.method == method; });
-  CHECK(rule != std::end(kCallRules)) << method << " is not in the table of server/edge/permission.cc";
-  rule_ = *rule;
+Permission::Permission(const std::string& method, const std::string* token_key, CallRate* rate)
+    : method_(google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(method)),
+      token_key_(token_key),
+      rate_(rate) {
+  const auto roles = RolesByMethod().find(method);
+  CHECK(method_ != nullptr && roles != RolesByMethod().end()) << method << " is not in the tables of roles";
+  roles_ = roles->second;
+  role_ = method_->input_type()->FindFieldByName("role");
+  incarnation_ = method_->input_type()->FindFieldByName("incarnation");
+}
+
+absl::Status Permission::Check(const grpc::ServerContext& context,
+                               const google::protobuf::Message& request) const {
+  const google::protobuf::Reflection& fields = *request.GetReflection();
+  Roles roles = roles_;
+  if (role_ != nullptr)
+    roles &= fields.GetEnumValue(request, role_) == v1::EVALUATOR ? kEvaluatorRole : kWorkerRole;
+  RETURN_IF_ERROR(CheckRoles(context, roles));
+  if (rate_ != nullptr) RETURN_IF_ERROR(rate_->Take(context.peer()));
+  if (incarnation_ == nullptr) return absl::OkStatus();
+  return CheckToken(context, fields.GetUInt64(request, incarnation_));
 }
 
 absl::Status Permission::CheckRoles(const grpc::ServerContext& context, Roles roles) const {
   const Roles callers = RolesOf(context);
   if ((callers & roles) != 0) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
-      rule_.method, " is for the roles ", NamesOf(roles),
+      method_->full_name(), " is for the roles ", NamesOf(roles),
       "; the roles in the caller's certificate: ", NamesOf(callers),
       " (subject alternative name URI:", kRoleUri, "NAME; deploy/make_certs.sh makes such certificates)"));
 }
 
 absl::Status Permission::CheckToken(const grpc::ServerContext& context, uint64_t incarnation) const {
-  CHECK(token_key_ != nullptr) << rule_.method << " was accepted without the key of tokens";
+  CHECK(token_key_ != nullptr) << method_->full_name() << " was accepted without the key of tokens";
   if (IsTokenOf(*token_key_, incarnation, TokenOf(context))) {
     return absl::OkStatus();
   }

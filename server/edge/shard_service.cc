@@ -66,7 +66,7 @@ void ShardService::Front::Accept(CallQueue* queue) {
       },
       [this](SnapshotCall* call) { target_->Snapshot(call); });
   DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, For("Control"), &service_, &Async::RequestControl,
+      queue, For("Control"), {&service_, &Async::RequestControl},
       [this](const v1::ShardCommand& command, auto respond) {
         target_->Control(command, std::move(respond));
       });

@@ -9,8 +9,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/open_files.h"
-#include "common/base/random_id.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/checkpoint/run_record.h"
 #include "common/energy/meter.h"
 #include "server/outputs/appended_file.h"
@@ -155,104 +155,71 @@ void MasterHost::AfterCall() {
     if (wait == StandbyLog::Wait::kAcknowledged) loop_->Call<&ControlLoop::OnImageCommitted>(*image);
     if (wait == StandbyLog::Wait::kNever) loop_->Call<&ControlLoop::OnImagesLost>();
   }
-  if (loop_->now().HasWork()) changed_.Notify();
+  const ControlLoop& loop = loop_->now();
+  // The image of a change may be due before the step that the thread waits for.
+  if (loop.HasWork() || loop.NextStep() < next_step_) changed_.Notify();
 }
 
 void MasterHost::OnImage(uint64_t image, bool acknowledged) {
-  std::vector<ReleasedAnswer> released;
+  std::vector<ReadyReply> replies;
   {
     MutexLock lock(&mu_);
     acknowledged ? loop_->Call<&ControlLoop::OnImageCommitted>(image)
                  : loop_->Call<&ControlLoop::OnImagesLost>();
-    released = loop_->Call<&ControlLoop::TakeReleased>();
+    replies = loop_->Call<&ControlLoop::TakeReplies>();
     changed_.Notify();
   }
-  for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
-}
-
-void MasterHost::AfterCommit(Then then) {
-  std::optional<bool> committed;
-  {
-    MutexLock lock(&mu_);
-    committed = loop_->Call<&ControlLoop::AfterCommit>(then);
-    // The host's thread waits until the next image is due.
-    if (!committed) changed_.Notify();
-  }
-  if (committed) return then(*committed);
-  log_->Flush();
+  Reply(std::move(replies));
 }
 
 void MasterHost::SetAddress(const std::string& address) { Call<&ControlLoop::SetAddress>(address); }
 
-absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
-  absl::StatusOr<v1::GetJobReply> reply = [this] {
-    MutexLock lock(&mu_);
-    return loop_->now().GetJob();
-  }();
-  if (reply.ok()) reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
-  return reply;
+void MasterHost::Answer(const v1::Call& call, Respond respond) {
+  if (call.has_load_worker_state()) return state_store_.Answer(call, std::move(respond));
+  if (call.has_save_worker_state()) return SaveWorkerState(call, std::move(respond));
+  if (absl::Status room = CheckRoom(call); !room.ok()) return respond(std::move(room));
+  AnswerFromLoop(call, std::move(respond));
 }
 
-absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
-  absl::StatusOr<v1::RegisterServerReply> reply = Call<&ControlLoop::RegisterServer>(request);
-  if (reply.ok()) energy_.Add(request.energy());
-  return reply;
+void MasterHost::SaveWorkerState(const v1::Call& call, Respond respond) {
+  v1::SaveWorkerStateRequest saved;
+  saved.set_incarnation(call.save_worker_state().incarnation());
+  state_store_.Answer(call, [this, saved = MakeCall(std::move(saved)),
+                             respond = std::move(respond)](absl::StatusOr<v1::Reply> reply) {
+    reply.ok() ? AnswerFromLoop(saved, respond) : respond(std::move(reply));
+  });
 }
 
-absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
-                                                       const std::string& address) {
-  if (request.role() == v1::WORKER && request.run_id() == options_.run_id) {
-    MutexLock lock(&mu_);
-    const int64_t workers = loop_->now().master().num_workers() + 1;
-    const absl::Status files = CheckOpenFiles(workers, options_.num_servers, /*master=*/true);
-    if (!files.ok()) return absl::ResourceExhaustedError(files.message());
+void MasterHost::AnswerFromLoop(const v1::Call& call, Respond respond) {
+  std::vector<ReadyReply> replies = Call<&ControlLoop::Answer>(call, std::move(respond));
+  if (replies.empty() || replies.front().reply.ok()) {
+    energy_.Add(call.has_heartbeat() ? call.heartbeat().energy() : call.register_server().energy());
   }
-  absl::StatusOr<v1::RegisterReply> reply = Call<&ControlLoop::Register>(request, address);
+  // The reply may wait for what the call has appended.
+  if (log_ != nullptr && replies.empty()) log_->Flush();
+  Reply(std::move(replies));
+}
+
+void MasterHost::Reply(std::vector<ReadyReply> replies) {
+  for (ReadyReply& ready : replies) {
+    if (ready.reply.ok() && ready.reply->has_get_status()) AddEnergy(ready.reply->mutable_get_status());
+    if (ready.reply.ok() && ready.reply->has_get_job()) {
+      ready.reply->mutable_get_job()->set_build(BuildVersion());
+      ready.reply->mutable_get_job()->set_unix_seconds(
+          absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+    }
+    ready.respond(std::move(ready.reply));
+  }
+}
+
+absl::Status MasterHost::CheckRoom(const v1::Call& call) {
+  if (!call.has_register_() || call.register_().role() != v1::WORKER ||
+      call.register_().run_id() != options_.run_id)
+    return absl::OkStatus();
   MutexLock lock(&mu_);
-  if (reply.ok()) ++registered_;
-  return reply;
-}
-
-absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
-  absl::StatusOr<v1::HeartbeatReply> reply = Call<&ControlLoop::Heartbeat>(request);
-  if (reply.ok()) energy_.Add(request.energy());
-  return reply;
-}
-
-absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
-  return Call<&ControlLoop::GetLease>(request);
-}
-
-void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
-  std::optional<LeaseWaiters::Answer> answer = Call<&ControlLoop::AwaitLease>(request, std::move(respond));
-  if (answer) answer->respond(std::move(answer->lease));
-}
-
-v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
-  return Call<&ControlLoop::Leave>(request);
-}
-
-absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  return Call<&ControlLoop::GetEvaluation>(request);
-}
-
-absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
-  return Call<&ControlLoop::ReportEvaluation>(report);
-}
-
-absl::Status MasterHost::CheckMeant(const v1::StopRequest& request) const {
-  if (request.run_id() == 0 || request.run_id() == options_.run_id) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the stop is meant for run ", FormatId(request.run_id()), ", but this is the master of run ",
-      FormatId(options_.run_id), ", job \"", options_.job.name(), "\""));
-}
-
-v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
-  {
-    MutexLock lock(&mu_);
-    loop_->Call<&ControlLoop::Watch>(request.again_in_seconds());
-  }
-  return Status();
+  const int64_t workers = loop_->now().master().num_workers() + 1;
+  const absl::Status files = CheckOpenFiles(workers, options_.num_servers, /*master=*/true);
+  return files.ok() ? files : absl::ResourceExhaustedError(files.message());
 }
 
 v1::JobStatus MasterHost::Status() {
@@ -269,8 +236,6 @@ void MasterHost::AddEnergy(v1::JobStatus* status) {
   energy_.Add(HostEnergy().Read());
   energy_.Fill(status);
 }
-
-void MasterHost::Stop(const std::string& reason, bool now) { Call<&ControlLoop::Stop>(reason, now); }
 
 // ------------------------------------------------------------------------------------------------ the end
 
@@ -304,11 +269,7 @@ bool MasterHost::training() {
 
 int MasterHost::MembersToTell() {
   MutexLock lock(&mu_);
-  const Master& master = loop_->now().master();
-  if (master.phase() != v1::JobStatus::DONE || master.has_begun()) return 0;
-  const int of_job = static_cast<int>(options_.job.workers()) +
-                     std::max(options_.evaluators, static_cast<int>(options_.record.evaluators()));
-  return std::max(0, of_job - registered_);
+  return loop_->now().MembersToTell();
 }
 
 // ------------------------------------------------------------------------------------------------ the thread
@@ -326,10 +287,9 @@ void MasterHost::Run() {
     CarryOut(std::move(effects));
     MutexLock lock(&mu_);
     const double begin = clock_.Now();
-    const double next = loop_->now().NextStep();
-    waited = !changed_.WaitFor(&mu_, std::max(0.0, next - begin), [&] {
-      // A change may make the next step due earlier.
-      return ending_ || loop_->now().HasWork() || loop_->now().NextStep() < next;
+    next_step_ = loop_->now().NextStep();
+    waited = !changed_.WaitFor(&mu_, std::max(0.0, next_step_ - begin), [this] {
+      return ending_ || loop_->now().HasWork() || loop_->now().NextStep() < next_step_;
     });
     const double pause = clock_.Now() - begin;
     LOG_IF(WARNING, loop_->Call<&ControlLoop::OnPause>(pause))

@@ -60,35 +60,14 @@ class MasterHost {
   // Returns the key of the members' tokens (common/wire/token.h).
   const std::string& token_key() const { return options_.token_key; }
 
-  // The calls of the master's service.
-  absl::StatusOr<v1::GetJobReply> GetJob();
-  absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
-  // `address`: as in Master::Register.
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request,
-                                             const std::string& address = "");
-  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
-  // Returns the answer at once.
-  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  // Calls `respond` once with the lease: at once, or, if the request allows waiting, on the host's thread
-  // within Master::LongestLeaseWait.
-  void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
-  v1::LeaveReply Leave(const v1::LeaveRequest& request);
-  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
-  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
-  v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
-  v1::JobStatus Status();
-  void Stop(const std::string& reason, bool now = false);
-  // Returns FailedPrecondition if the request means the run of another master.
-  absl::Status CheckMeant(const v1::StopRequest& request) const;
+  // Answers a call of the master's service. `respond` is called once with the reply: at once, or on another
+  // thread when the worker's lease is there (within Master::LongestLeaseWait), or when the standby, if there
+  // is one, has what the reply shows. Errors: those of ControlLoop::Answer and of WorkerStateStore;
+  // ResourceExhausted if this process cannot have as many files open as another worker needs.
+  void Answer(const v1::Call& call, Respond respond);
   // For KeepBest.
   BestKeeper* best_keeper() { return &best_keeper_; }
-  // For SaveWorkerState and LoadWorkerState.
-  WorkerStateStore* state_store() { return &state_store_; }
-
-  // Calls `then` with true when the standby, if there is one, has everything that calls before this one have
-  // changed: their answers may leave. With false if the run ends before.
-  using Then = std::function<void(bool committed)>;
-  void AfterCommit(Then then);
+  v1::JobStatus Status();
 
   // Blocks until the job has ended and all servers have been notified, or until the run has ended because a
   // server was lost (loss). Returns OK, or why the job failed.
@@ -103,8 +82,7 @@ class MasterHost {
   v1::RunRecord record();
   // Returns true while workers train and while the job is being finished.
   bool training();
-  // Returns the number of members that do not know yet that the job is done, because the run had nothing to
-  // do and did not wait for them. Call it after Wait.
+  // As that of ControlLoop. Call it after Wait.
   int MembersToTell();
 
  private:
@@ -113,12 +91,19 @@ class MasterHost {
 
   BestKeeper::Owner BestKeeperOwner();
   WorkerStateStore::Owner StateStoreOwner();
-  // Makes a call to the loop, and sees to what follows from it.
+  // Calls a method of the loop, and sees to what follows from it.
   template <auto kCall, typename... Arguments>
   auto Call(Arguments&&... arguments);
   // Appends the image to the log that the loop asks for, and wakes the host's thread if it has work.
   void AfterCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnImage(uint64_t image, bool acknowledged);
+  void AnswerFromLoop(const v1::Call& call, Respond respond);
+  // Has a part of a worker's state saved before the loop answers.
+  void SaveWorkerState(const v1::Call& call, Respond respond);
+  // Returns ResourceExhausted if there is no room for a worker that registers.
+  absl::Status CheckRoom(const v1::Call& call);
+  // Completes the replies, and sends them.
+  void Reply(std::vector<ReadyReply> replies);
 
   // The host's thread.
   void Run();
@@ -142,9 +127,9 @@ class MasterHost {
   Mutex mu_;
   CondVar changed_;
   const std::unique_ptr<LoggedLoop> loop_ ABSL_PT_GUARDED_BY(mu_);
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
-  bool over_ ABSL_GUARDED_BY(mu_) = false;    // the thread has carried out all effects
-  int registered_ ABSL_GUARDED_BY(mu_) = 0;   // workers and evaluators
+  double next_step_ ABSL_GUARDED_BY(mu_) = 0;  // for which the thread waits
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;   // the host is destroyed
+  bool over_ ABSL_GUARDED_BY(mu_) = false;     // the thread has carried out all effects
 
   EnergyAccount energy_;
 

@@ -21,8 +21,7 @@ void MasterHost::CarryOut(Effects effects) {
   }
   if (effects.standby) local_.NameStandby(*effects.standby, options_.run_id);
   if (log_ != nullptr) log_->Flush();
-  for (const ReleasedAnswer& answer : effects.released) answer.respond(answer.committed);
-  for (LeaseWaiters::Answer& answer : effects.leases) answer.respond(std::move(answer.lease));
+  Reply(std::move(effects.replies));
   Send(std::move(effects.commands));
   for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
     const absl::Status status = RecordCheckpoint(options_.checkpoint_dir, options_, layout_, checkpoint);

@@ -46,11 +46,7 @@ absl::Status TooMany(const char* what, size_t most) {
       absl::StrCat("a worker's state has more than ", most, " ", what, "; it is not saved"));
 }
 
-// Answers a call that arrives after End. `Call` is a variant of calls.
-template <typename Call>
-void Refuse(const Call& call) {
-  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job has ended")); }, call);
-}
+absl::Status JobHasEnded() { return absl::UnavailableError("the job has ended"); }
 
 }  // namespace
 
@@ -70,45 +66,38 @@ void WorkerStateStore::End() {
   changed_.Notify();
 }
 
-void WorkerStateStore::Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond) {
-  Add(SaveCall{request, std::move(respond)});
-}
-
-void WorkerStateStore::Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond) {
-  Add(LoadCall{request, std::move(respond)});
-}
-
-void WorkerStateStore::Add(Call call) {
+void WorkerStateStore::Answer(const v1::Call& call, Respond respond) {
   {
     MutexLock lock(&mu_);
     if (!ending_) {
-      calls_.push_back(std::move(call));
+      calls_.push_back({call, std::move(respond)});
       changed_.Notify();
       return;
     }
   }
-  Refuse(call);
+  respond(JobHasEnded());
 }
 
-bool WorkerStateStore::MayGo(const Call& call) const {
-  const Turns& turn = std::holds_alternative<SaveCall>(call) ? save_turn_ : load_turn_;
+bool WorkerStateStore::MayGo(const v1::Call& call) const {
+  const bool saves = call.has_save_worker_state();
+  const Turns& turn = saves ? save_turn_ : load_turn_;
   if (turn.of == 0 || clock_.Now() - turn.heard >= kTurnSeconds) return true;
-  return std::visit([](const auto& of) { return of.request.incarnation(); }, call) == turn.of;
+  return turn.of == (saves ? call.save_worker_state().incarnation() : call.load_worker_state().incarnation());
 }
 
-std::optional<WorkerStateStore::Call> WorkerStateStore::TakeNext() {
-  const auto next =
-      std::find_if(calls_.begin(), calls_.end(), [this](const Call& call) { return ending_ || MayGo(call); });
+std::optional<WorkerStateStore::Waiting> WorkerStateStore::TakeNext() {
+  const auto next = std::find_if(calls_.begin(), calls_.end(),
+                                 [this](const Waiting& waiting) { return ending_ || MayGo(waiting.call); });
   if (next == calls_.end()) return std::nullopt;
-  Call call = std::move(*next);
+  Waiting waiting = std::move(*next);
   calls_.erase(next);
-  return call;
+  return waiting;
 }
 
-std::optional<WorkerStateStore::Call> WorkerStateStore::WaitForCall() {
+std::optional<WorkerStateStore::Waiting> WorkerStateStore::WaitForCall() {
   MutexLock lock(&mu_);
   while (true) {
-    if (std::optional<Call> call = TakeNext()) return call;
+    if (std::optional<Waiting> next = TakeNext()) return next;
     if (ending_) return std::nullopt;
     const size_t seen = calls_.size();
     const auto changed = [this, seen] { return ending_ || calls_.size() > seen; };
@@ -121,24 +110,17 @@ std::optional<WorkerStateStore::Call> WorkerStateStore::WaitForCall() {
 }
 
 void WorkerStateStore::Run() {
-  while (const std::optional<Call> call = WaitForCall()) Handle(*call);
+  while (const std::optional<Waiting> waiting = WaitForCall()) waiting->respond(Handle(waiting->call));
 }
 
-void WorkerStateStore::Handle(const Call& call) {
+absl::StatusOr<v1::Reply> WorkerStateStore::Handle(const v1::Call& call) {
   {
     MutexLock lock(&mu_);
-    if (ending_) {
-      Refuse(call);
-      return;
-    }
+    if (ending_) return JobHasEnded();
   }
-  if (const SaveCall* const save = std::get_if<SaveCall>(&call)) {
-    const absl::Status status = HandleSave(save->request);
-    if (!status.ok()) return save->respond(status);
-    return save->respond(v1::SaveWorkerStateReply());
-  }
-  const LoadCall& load = std::get<LoadCall>(call);
-  load.respond(HandleLoad(load.request));
+  if (call.has_load_worker_state()) return MakeReply(HandleLoad(call.load_worker_state()));
+  RETURN_IF_ERROR(HandleSave(call.save_worker_state()));
+  return MakeReply<v1::SaveWorkerStateReply>(v1::SaveWorkerStateReply());
 }
 
 absl::Status WorkerStateStore::HandleSave(const v1::SaveWorkerStateRequest& request) {

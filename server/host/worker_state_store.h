@@ -23,7 +23,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +30,7 @@
 #include "common/base/mutex.h"
 #include "common/checkpoint/worker_file.h"
 #include "proto/master.pb.h"
+#include "server/control/calls.h"
 
 namespace catchment {
 
@@ -52,30 +52,23 @@ class WorkerStateStore {
     // Called with the result when the state of an admitted worker is on disk or could not be saved.
     std::function<void(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status)> saved;
   };
-  using RespondToSave = std::function<void(absl::StatusOr<v1::SaveWorkerStateReply>)>;
-  using RespondToLoad = std::function<void(absl::StatusOr<v1::LoadWorkerStateReply>)>;
 
   // `clock` outlives the store.
   WorkerStateStore(Options options, Owner owner, const Clock* clock);
   ~WorkerStateStore();
 
-  // `respond` is called once, on the store's thread, or, after End, on the caller's.
-  void Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond);
-  void Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond);
+  // Answers a call of SaveWorkerState or LoadWorkerState. `respond` is called on the store's thread, or,
+  // after End, on the caller's.
+  void Answer(const v1::Call& call, Respond respond);
 
   // Answers all waiting calls, and later ones at once, with Unavailable.
   void End();
 
  private:
-  struct SaveCall {
-    v1::SaveWorkerStateRequest request;
-    RespondToSave respond;
+  struct Waiting {
+    v1::Call call;
+    Respond respond;
   };
-  struct LoadCall {
-    v1::LoadWorkerStateRequest request;
-    RespondToLoad respond;
-  };
-  using Call = std::variant<SaveCall, LoadCall>;
   // The worker whose state is being received.
   struct Turn {
     uint32_t worker = 0;
@@ -84,14 +77,13 @@ class WorkerStateStore {
     SavedWorker state;
   };
 
-  void Add(Call call);
   void Run();
   // Blocks until there is a call that need not wait for another worker's turn; returns nothing after End.
-  std::optional<Call> WaitForCall();
-  std::optional<Call> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Waiting> WaitForCall();
+  std::optional<Waiting> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the call belongs to the worker whose turn of its kind it is, or no worker has it.
-  bool MayGo(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Handle(const Call& call);
+  bool MayGo(const v1::Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::Reply> Handle(const v1::Call& call);
   absl::Status HandleSave(const v1::SaveWorkerStateRequest& request);
   absl::Status BeginTurn(const v1::SaveWorkerStateRequest& request);
   void EndTurn(const absl::Status& status);
@@ -113,7 +105,7 @@ class WorkerStateStore {
 
   Mutex mu_;
   CondVar changed_;
-  std::deque<Call> calls_ ABSL_GUARDED_BY(mu_);
+  std::deque<Waiting> calls_ ABSL_GUARDED_BY(mu_);
   // The incarnation whose state is being saved, and the one whose is being loaded, when heard of last.
   struct Turns {
     uint64_t of = 0;  // 0: none

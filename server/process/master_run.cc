@@ -95,7 +95,9 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, ServerConfig* conf
   {
     SignalThread signals([&](int signal) {
       signalled = true;
-      host->Stop(absl::StrCat("the master is shutting down: ", DescribeSignal(signal)));
+      v1::StopRequest stop;
+      stop.set_reason(absl::StrCat("the master is shutting down: ", DescribeSignal(signal)));
+      host->Answer(MakeCall(std::move(stop)), [](const absl::StatusOr<v1::Reply>&) {});
     });
     while (!host->WaitFor(kPollSeconds)) {
       edge->SetShardServing(0, shard_host->training());

@@ -44,15 +44,15 @@ SimulatedServers::SimulatedServers(const v1::Job& job, std::vector<TensorSpec> t
 SimulatedServers::~SimulatedServers() { listener_->Shutdown(0); }
 
 void SimulatedServers::Accept(CallQueue* queue) {
-  UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, Permission("catchment.v1.ShardService.Control"), &service_, &Async::RequestControl,
-      [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
+  DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
+      queue, Permission("catchment.v1.ShardService.Control"), {&service_, &Async::RequestControl},
+      [this](const v1::ShardCommand& command, const auto& respond) {
         const uint64_t server = command.server_instance() - kFirstInstance;
-        if (server < 1 || server > hosts_.size()) return absl::NotFoundError("no such server");
-        *report = hosts_[server - 1]->Control(command, clock_.Now());
-        report->set_server_instance(command.server_instance());
-        report->set_run_id(command.run().id());
-        return absl::OkStatus();
+        if (server < 1 || server > hosts_.size()) return respond(absl::NotFoundError("no such server"));
+        v1::ShardReport report = hosts_[server - 1]->Control(command, clock_.Now());
+        report.set_server_instance(command.server_instance());
+        report.set_run_id(command.run().id());
+        respond(std::move(report));
       });
 }
 

@@ -60,10 +60,9 @@ class Test {
 
  private:
   void Step() {
-    const CallRule& rule = CallRules()[in_.Below(CallRules().size())];
+    const std::string& method = std::next(RolesByMethod().begin(), in_.Below(RolesByMethod().size()))->first;
     const uint8_t choice = in_.Byte();
     if (choice % 16 == 0) server_.Advance(choice / 16.0);
-    const std::string method(rule.method);
     const auto* const called = google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(method);
     CHECK(called != nullptr) << method;
     std::vector<std::string> messages;

@@ -64,7 +64,7 @@ class JobServer {
   }
 
   ~JobServer() {
-    host_->Stop("the input has ended");
+    host_->Answer(MakeCall(v1::StopRequest()), [](const absl::StatusOr<v1::Reply>&) {});
     // Members that have not left are lost after a while.
     while (!host_->WaitFor(0.005)) clock_.Advance(20);
     host_->Wait().IgnoreError();

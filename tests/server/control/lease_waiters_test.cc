@@ -9,10 +9,10 @@
 namespace catchment {
 namespace {
 
-v1::Lease LeaseIn(v1::Lease::State state) {
-  v1::Lease lease;
-  lease.set_state(state);
-  return lease;
+v1::Reply LeaseIn(v1::Lease::State state) {
+  v1::Reply reply;
+  reply.mutable_get_lease()->set_state(state);
+  return reply;
 }
 
 Master::LeaseConditions Acknowledged(uint64_t generation) {
@@ -25,27 +25,27 @@ class LeaseWaitersTest : public testing::Test {
   void Wait(uint64_t incarnation, double until, const Master::LeaseConditions& conditions) {
     v1::GetLeaseRequest request;
     request.set_incarnation(incarnation);
-    std::optional<LeaseWaiters::Answer> older =
+    std::optional<ReadyReply> older =
         waiters_.Add({request, until, LeaseIn(v1::Lease::WAIT), Note(incarnation)}, conditions);
-    if (older) older->respond(std::move(older->lease));
+    if (older) older->respond(std::move(older->reply));
   }
 
-  LeaseWaiters::Respond Note(uint64_t incarnation) {
-    return [this, incarnation](absl::StatusOr<v1::Lease> lease) {
-      answers_[incarnation].push_back(lease.ok() ? v1::Lease::State_Name(lease->state())
-                                                 : std::string(lease.status().message()));
+  Respond Note(uint64_t incarnation) {
+    return [this, incarnation](const absl::StatusOr<v1::Reply>& reply) {
+      answers_[incarnation].push_back(reply.ok() ? v1::Lease::State_Name(reply->get_lease().state())
+                                                 : std::string(reply.status().message()));
     };
   }
 
   void Review(const Master::LeaseConditions& conditions, double now) {
-    for (LeaseWaiters::Answer& answer : waiters_.Review(conditions, now, ask_)) {
-      answer.respond(std::move(answer.lease));
+    for (ReadyReply& ready : waiters_.Review(conditions, now, ask_)) {
+      ready.respond(std::move(ready.reply));
     }
   }
 
-  std::map<uint64_t, v1::Lease> leases_;  // what the master has for each; none: an error
+  std::map<uint64_t, v1::Reply> leases_;  // what the master has for each; none: an error
   int asked_ = 0;
-  const LeaseWaiters::Ask ask_ = [this](const v1::GetLeaseRequest& request) -> absl::StatusOr<v1::Lease> {
+  const LeaseWaiters::Ask ask_ = [this](const v1::GetLeaseRequest& request) -> absl::StatusOr<v1::Reply> {
     ++asked_;
     const auto found = leases_.find(request.incarnation());
     if (found == leases_.end()) return absl::NotFoundError("no member");
@@ -113,7 +113,7 @@ TEST_F(LeaseWaitersTest, TakeAllAnswersEveryone) {
   leases_ = {{1, LeaseIn(v1::Lease::FINISHED)}, {2, LeaseIn(v1::Lease::WAIT)}};
   Wait(1, 10, {});
   Wait(2, 10, {});
-  for (LeaseWaiters::Answer& answer : waiters_.TakeAll(ask_)) answer.respond(std::move(answer.lease));
+  for (ReadyReply& ready : waiters_.TakeAll(ask_)) ready.respond(std::move(ready.reply));
   EXPECT_EQ(answers_, (Answers{{1, {"FINISHED"}}, {2, {"WAIT"}}}));
   EXPECT_EQ(waiters_.size(), 0u);
 }

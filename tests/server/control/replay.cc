@@ -30,18 +30,22 @@ std::string Replay::Next(const v1::ControlLogLine& line) {
   if (line.has_run()) {
     if (std::string error = Begin(line.run()); !error.empty()) return error;
   } else if (loop_ == nullptr) {
-    return "is a call before the beginning of a run";
+    return "comes before the beginning of a run";
   } else {
-    const v1::ControlCall& call = line.call();
-    if (call.times().empty()) return "has no time";
-    clock_.Set({call.times().begin(), call.times().end()});
-    own_versions_ = {call.own_versions().begin(), call.own_versions().end()};
-    Make(call);
+    const v1::ControlInput& input = line.input();
+    if (input.times().empty()) return "has no time";
+    clock_.Set({input.times().begin(), input.times().end()});
+    own_versions_ = {input.own_versions().begin(), input.own_versions().end()};
+    Make(input);
   }
   return Compare(line);
 }
 
 std::string Replay::Begin(const v1::ControlRun& run) {
+  if (run.format() != kControlLogFormat) {
+    return absl::StrCat("begins a run in format ", run.format(), ", but this replay reads format ",
+                        kControlLogFormat, ": use the replay of the version that has written the log");
+  }
   clock_.Set({run.time()});
   own_versions_ = {run.own_versions().begin(), run.own_versions().end()};
   checkpoints_.clear();
@@ -59,85 +63,63 @@ std::string Replay::Begin(const v1::ControlRun& run) {
   return "";
 }
 
-void Replay::Make(const v1::ControlCall& call) {
-  using Call = v1::ControlCall;
-  switch (call.call_case()) {
-    case Call::kSetAddress:
-      return loop_->Call<&ControlLoop::SetAddress>(call.set_address());
-    case Call::kRegisterServer:
-      return loop_->Call<&ControlLoop::RegisterServer>(call.register_server()).IgnoreError();
-    case Call::kRegister:
-      return loop_->Call<&ControlLoop::Register>(call.register_().request(), call.register_().address())
-          .IgnoreError();
-    case Call::kHeartbeat:
-      return loop_->Call<&ControlLoop::Heartbeat>(call.heartbeat()).IgnoreError();
-    case Call::kGetLease:
-      return loop_->Call<&ControlLoop::GetLease>(call.get_lease()).IgnoreError();
-    case Call::kAwaitLease:
-      loop_->Call<&ControlLoop::AwaitLease>(call.await_lease(), [](const absl::StatusOr<v1::Lease>&) {});
+void Replay::Make(const v1::ControlInput& input) {
+  using Input = v1::ControlInput;
+  switch (input.kind_case()) {
+    case Input::kCall:
+      loop_->Call<&ControlLoop::Answer>(input.call(), [](const absl::StatusOr<v1::Reply>&) {});
       return;
-    case Call::kLeave:
-      loop_->Call<&ControlLoop::Leave>(call.leave());
-      return;
-    case Call::kGetEvaluation:
-      return loop_->Call<&ControlLoop::GetEvaluation>(call.get_evaluation()).IgnoreError();
-    case Call::kReportEvaluation:
-      return loop_->Call<&ControlLoop::ReportEvaluation>(call.report_evaluation()).IgnoreError();
-    case Call::kWatch:
-      return loop_->Call<&ControlLoop::Watch>(call.watch());
-    case Call::kStop:
-      return loop_->Call<&ControlLoop::Stop>(call.stop().reason(), call.stop().now());
-    case Call::kAfterCommit:
-      loop_->Call<&ControlLoop::AfterCommit>([](bool) {});
-      return;
-    case Call::kTakeImage:
+    case Input::kSetAddress:
+      return loop_->Call<&ControlLoop::SetAddress>(input.set_address());
+    case Input::kTakeImage:
       loop_->TakeImage();
       return;
-    case Call::kDescribeState:
-      loop_->DescribeState(call.describe_state());
+    case Input::kDescribeState:
+      loop_->DescribeState(input.describe_state());
       return;
-    case Call::kImageCommitted:
-      return loop_->Call<&ControlLoop::OnImageCommitted>(call.image_committed());
-    case Call::kImagesLost:
+    case Input::kImageCommitted:
+      return loop_->Call<&ControlLoop::OnImageCommitted>(input.image_committed());
+    case Input::kImagesLost:
       return loop_->Call<&ControlLoop::OnImagesLost>();
-    case Call::kTakeReleased:
-      loop_->Call<&ControlLoop::TakeReleased>();
+    case Input::kTakeReplies:
+      loop_->Call<&ControlLoop::TakeReplies>();
       return;
-    case Call::kStep:
-      return Keep(loop_->Call<&ControlLoop::Step>(call.step()));
-    case Call::kPause:
-      loop_->Call<&ControlLoop::OnPause>(call.pause());
+    case Input::kStep:
+      return Keep(loop_->Call<&ControlLoop::Step>(input.step()));
+    case Input::kPause:
+      loop_->Call<&ControlLoop::OnPause>(input.pause());
       return;
-    case Call::kEnd:
+    case Input::kEnd:
       return Keep(loop_->Call<&ControlLoop::End>());
-    case Call::kAnswer: {
-      const absl::Status status = StatusOf(call.answer().status());
+    case Input::kAnswer: {
+      const absl::Status status = StatusOf(input.answer().status());
       return loop_->Call<&ControlLoop::OnAnswer>(
-          call.answer().server(), call.answer().command(),
-          status.ok() ? absl::StatusOr<v1::ShardReport>(call.answer().report()) : status);
+          input.answer().server(), input.answer().command(),
+          status.ok() ? absl::StatusOr<v1::ShardReport>(input.answer().report()) : status);
     }
-    case Call::kCheckpointWritten:
-      return loop_->Call<&ControlLoop::OnCheckpointWritten>(checkpoints_[call.checkpoint_written().number()],
-                                                            StatusOf(call.checkpoint_written().status()));
-    case Call::kRecordWritten:
-      loop_->Call<&ControlLoop::OnRecordWritten>(StatusOf(call.record_written()));
+    case Input::kCheckpointWritten:
+      return loop_->Call<&ControlLoop::OnCheckpointWritten>(checkpoints_[input.checkpoint_written().number()],
+                                                            StatusOf(input.checkpoint_written().status()));
+    case Input::kRecordWritten:
+      loop_->Call<&ControlLoop::OnRecordWritten>(StatusOf(input.record_written()));
       return;
-    case Call::kOutputsWritten:
-      return loop_->Call<&ControlLoop::OnOutputsWritten>(StatusOf(call.outputs_written()));
-    case Call::kStateSaved:
-      return loop_->Call<&ControlLoop::OnStateSaved>(call.state_saved().incarnation(),
-                                                     call.state_saved().number(),
-                                                     StatusOf(call.state_saved().status()));
-    case Call::kBestWanted:
+    case Input::kOutputsWritten:
+      return loop_->Call<&ControlLoop::OnOutputsWritten>(StatusOf(input.outputs_written()));
+    case Input::kStateSaved:
+      return loop_->Call<&ControlLoop::OnStateSaved>(input.state_saved().incarnation(),
+                                                     input.state_saved().number(),
+                                                     StatusOf(input.state_saved().status()));
+    case Input::kBestWanted:
       return loop_
-          ->Call<&ControlLoop::BestWanted>(call.best_wanted().incarnation(), call.best_wanted().evaluation())
+          ->Call<&ControlLoop::BestWanted>(input.best_wanted().incarnation(),
+                                           input.best_wanted().evaluation())
           .IgnoreError();
-    case Call::kBestKept:
-      return loop_->Call<&ControlLoop::OnBestKept>(call.best_kept().score(),
-                                                   StatusOf(call.best_kept().status()));
-    case Call::kReplaced:
-      return loop_->Call<&ControlLoop::OnReplaced>(StatusOf(call.replaced()));
-    case Call::CALL_NOT_SET:
+    case Input::kBestKept:
+      return loop_->Call<&ControlLoop::OnBestKept>(input.best_kept().score(),
+                                                   StatusOf(input.best_kept().status()));
+    case Input::kReplaced:
+      return loop_->Call<&ControlLoop::OnReplaced>(StatusOf(input.replaced()));
+    case Input::KIND_NOT_SET:
       return;
   }
 }
@@ -169,7 +151,7 @@ std::string ReplayWith(Replay* replay, const std::string& path) {
     ++number;
     v1::ControlLogLine line;
     if (!google::protobuf::TextFormat::ParseFromString(text, &line))
-      return absl::StrCat("line ", number, " of ", path, " is not a ControlLogLine");
+      return absl::StrCat("line ", number, " of ", path, " is not a ControlLogLine of this version");
     if (const std::string differs = replay->Next(line); !differs.empty())
       return absl::StrCat("line ", number, " of ", path, " ", differs);
   }

@@ -1,5 +1,5 @@
-// Makes the calls of a control loop's log again (server/control/logged_loop.h), and compares what comes of
-// them.
+// Runs a control loop again from its log (server/control/logged_loop.h), and compares the outcomes of its
+// lines.
 #ifndef CATCHMENT_TESTS_SERVER_CONTROL_REPLAY_H_
 #define CATCHMENT_TESTS_SERVER_CONTROL_REPLAY_H_
 
@@ -18,7 +18,8 @@ namespace catchment {
 
 class Replay {
  public:
-  // Makes the call of a line, or begins its run. Returns what differs from the line, as text; empty: nothing.
+  // Calls the method of a line, or begins its run. Returns what differs from the line, as text; empty:
+  // nothing.
   std::string Next(const v1::ControlLogLine& line);
 
   // Returns the events of all runs so far.
@@ -36,7 +37,7 @@ class Replay {
   };
 
   std::string Begin(const v1::ControlRun& run);
-  void Make(const v1::ControlCall& call);
+  void Make(const v1::ControlInput& input);
   void Keep(const Effects& effects);
   std::string Compare(const v1::ControlLogLine& line) const;
 

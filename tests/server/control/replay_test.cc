@@ -1,4 +1,4 @@
-// The calls of a control loop can be made again from their log, with the same answers and effects.
+// A control loop can be run again from its log, with the same replies and effects.
 #include "tests/server/control/replay.h"
 
 #include <gtest/gtest.h>
@@ -65,27 +65,27 @@ TEST(ReplayTest, RunsWithLossesCanBeMadeAgain) {
 
 TEST(ReplayTest, NamesTheFirstLineThatDiffers) {
   const Logged logged = Train(1);
-  const auto first_with = [&logged](v1::ControlCall::CallCase kind) {
+  const auto first_with = [&logged](v1::ControlInput::KindCase kind) {
     size_t i = 0;
-    while (logged.lines[i].call().call_case() != kind) ++i;
+    while (logged.lines[i].input().kind_case() != kind) ++i;
     return i;
   };
   // An answer of a server that was lost on the way.
   std::vector<v1::ControlLogLine> lines = logged.lines;
-  lines.erase(lines.begin() + static_cast<int>(first_with(v1::ControlCall::kAnswer)));
+  lines.erase(lines.begin() + static_cast<int>(first_with(v1::ControlInput::kAnswer)));
   EXPECT_NE(ReplayFile(Write(lines)), "");
-  // Another time, which is that of a lease.
+  // Another reply.
   lines = logged.lines;
-  const size_t lease = first_with(v1::ControlCall::kGetLease);
-  lines[lease].mutable_call()->set_outcome("something else");
+  const size_t call = first_with(v1::ControlInput::kCall);
+  lines[call].mutable_input()->set_outcome("something else");
   const std::string differs = ReplayFile(Write(lines));
-  EXPECT_TRUE(absl::StartsWith(differs, absl::StrCat("line ", lease + 1, " of "))) << differs;
+  EXPECT_TRUE(absl::StartsWith(differs, absl::StrCat("line ", call + 1, " of "))) << differs;
   EXPECT_TRUE(absl::StrContains(differs, "something else")) << differs;
 }
 
 TEST(ReplayTest, IgnoresAnUnfinishedLine) {
   const std::string path = Write(Train(1).lines);
-  std::ofstream(path, std::ios::app) << "call { times: 1";
+  std::ofstream(path, std::ios::app) << "input { times: 1";
   EXPECT_EQ(ReplayFile(path), "");
 }
 
@@ -100,9 +100,11 @@ TEST(ReplayTest, SecretsAreNotInTheLog) {
 TEST(ReplayTest, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(ReplayFile("/does/not/exist"), "cannot read /does/not/exist");
   EXPECT_TRUE(absl::StrContains(ReplayFile(Write({})), "is empty"));
-  v1::ControlLogLine call;
-  call.mutable_call()->add_times(1);
-  EXPECT_TRUE(absl::StrContains(ReplayFile(Write({call})), "is a call before the beginning of a run"));
+  v1::ControlLogLine line;
+  line.mutable_input()->add_times(1);
+  EXPECT_TRUE(absl::StrContains(ReplayFile(Write({line})), "comes before the beginning of a run"));
+  line.mutable_run()->set_format(kControlLogFormat + 1);
+  EXPECT_TRUE(absl::StrContains(ReplayFile(Write({line})), "use the replay of the version"));
 }
 
 }  // namespace

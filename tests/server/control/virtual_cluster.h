@@ -255,12 +255,31 @@ class VirtualCluster {
         ASSERT_TRUE(copy_.emplace().ParseFromString(part.master()));
       }
       loop_->Call<&ControlLoop::OnImageCommitted>(image);
-      Respond(loop_->Call<&ControlLoop::TakeReleased>());
+      Send(loop_->Call<&ControlLoop::TakeReplies>());
       WakeIfNeeded();
     });
   }
-  static void Respond(const std::vector<ReleasedAnswer>& released) {
-    for (const ReleasedAnswer& answer : released) answer.respond(answer.committed);
+  static void Send(std::vector<ReadyReply> replies) {
+    for (ReadyReply& ready : replies) ready.respond(std::move(ready.reply));
+  }
+  // Makes a call. `then` is called with the reply when it may leave.
+  template <typename Reply, typename Request>
+  void Ask(Request request, std::function<void(const absl::StatusOr<Reply>&)> then) {
+    Send(loop_->Call<&ControlLoop::Answer>(MakeCall(std::move(request)),
+                                           [then = std::move(then)](absl::StatusOr<v1::Reply> reply) {
+                                             then(TakeReply<Reply>(std::move(reply)));
+                                           }));
+    AfterCall();
+  }
+  // The same for a worker, if it still exists then.
+  template <typename Reply, typename Request>
+  void Ask(uint64_t worker, Request request,
+           std::function<void(Worker*, const absl::StatusOr<Reply>&)> then) {
+    Ask<Reply>(std::move(request),
+               [this, worker, then = std::move(then)](const absl::StatusOr<Reply>& reply) {
+                 const auto one = workers_.find(worker);
+                 if (one != workers_.end()) then(&one->second, reply);
+               });
   }
   void WakeIfNeeded() {
     if (loop_->now().HasWork()) ScheduleStep(events_.Now());
@@ -275,7 +294,7 @@ class VirtualCluster {
     if (loop_->now().over()) return EndRun();
     Effects effects = loop_->Call<&ControlLoop::Step>(/*waited=*/false);
     for (const std::string& event : effects.events) log_.push_back(event);
-    Respond(effects.released);
+    Send(std::move(effects.replies));
     for (ServerCommand& command : effects.commands) Send(std::move(command));
     for (CompleteCheckpoint& checkpoint : effects.checkpoints) {
       if (disk_.ok()) WriteManifest(checkpoint);
@@ -292,7 +311,7 @@ class VirtualCluster {
     last_ = loop_->now().Status();
     const std::optional<RunLoss> loss = loop_->now().loss();
     record_ = loop_->now().record();
-    Respond(loop_->Call<&ControlLoop::End>().released);
+    Send(loop_->Call<&ControlLoop::End>().replies);
     loop_.reset();
     ++life_;
     ended_ = !loss.has_value();
@@ -356,11 +375,16 @@ class VirtualCluster {
     request.set_epoch(server->epoch);
     request.set_cannot_restore(server->cannot_restore);
     request.mutable_run()->set_id(server->run_id);
-    const absl::StatusOr<v1::RegisterServerReply> reply = loop_->Call<&ControlLoop::RegisterServer>(request);
-    AfterCall();
-    if (!reply.ok()) return;
-    if (!reply->restore_from().empty()) {
-      const uint64_t run_id = reply->run_id(), epoch = reply->restore_epoch();
+    Ask<v1::RegisterServerReply>(request, [this, index](const auto& reply) {
+      if (reply.ok()) Begin(index, *reply);
+    });
+  }
+
+  // A server does what the reply to its registration asks for.
+  void Begin(int index, const v1::RegisterServerReply& reply) {
+    Server* const server = &servers_[index];
+    if (!reply.restore_from().empty()) {
+      const uint64_t run_id = reply.run_id(), epoch = reply.restore_epoch();
       server->cannot_restore = kept_[index] == nullptr;
       if (server->cannot_restore) return;
       server->shard = std::move(kept_[index]);
@@ -369,8 +393,8 @@ class VirtualCluster {
       server->run_id = run_id;
       server->epoch = epoch;
       Register(index, server->instance);
-    } else if (reply->go_back()) {
-      ResetShard(server, reply->checkpoint());
+    } else if (reply.go_back()) {
+      ResetShard(server, reply.checkpoint());
       Register(index, server->instance);
     }
   }
@@ -418,40 +442,29 @@ class VirtualCluster {
     if (worker->second.step < static_cast<uint64_t>(worker->second.lease.minibatches_size())) {
       TakeStep(&worker->second);
     } else {
-      AskForLease(id);
+      AskForLease(&worker->second);
     }
-    AfterCall();
   }
 
-  // Its answers arrive when the standby has what they show; otherwise the call has failed, and is made again.
+  // Its replies arrive when the standby has what they show; otherwise the call has failed, and is made again.
   void Join(Worker* worker) {
+    Ask<v1::GetJobReply>(worker->id, v1::GetJobRequest(), [this](Worker* one, const auto& job) {
+      if (job.ok()) Register(one, job->run_id());
+    });
+  }
+  void Register(Worker* worker, uint64_t run_id) {
     v1::RegisterRequest request;
     v1::TensorInfo* const tensor = request.add_tensors();
     tensor->set_name("w");
     tensor->add_shape(64);
     request.set_train_samples(options_.samples);
     request.set_protocol_version(kProtocolVersion);
-    if (!loop_->now().GetJob().ok()) return;
-    request.set_run_id(loop_->now().run().run_id);
-    const absl::StatusOr<v1::RegisterReply> reply =
-        loop_->Call<&ControlLoop::Register>(request, std::string());
-    if (reply.ok()) {
-      last_incarnation_ = std::max(last_incarnation_, reply->incarnation());
-      Answer(worker->id, [this, reply = *reply](Worker* one) {
-        *one = {.id = one->id, .me = reply, .registered = true, .heard_at = events_.Now()};
-      });
-    }
-    AfterCall();
-  }
-
-  // Calls `then` when the answer to a call may leave, if the worker still exists.
-  void Answer(uint64_t id, std::function<void(Worker*)> then) {
-    const auto respond = [this, id, then = std::move(then)](bool committed) {
-      const auto worker = workers_.find(id);
-      if (committed && worker != workers_.end()) then(&worker->second);
-    };
-    if (const std::optional<bool> committed = loop_->Call<&ControlLoop::AfterCommit>(respond))
-      respond(*committed);
+    request.set_run_id(run_id);
+    Ask<v1::RegisterReply>(worker->id, request, [this](Worker* one, const auto& reply) {
+      if (!reply.ok()) return;
+      *one = {.id = one->id, .me = *reply, .registered = true, .heard_at = events_.Now()};
+    });
+    last_incarnation_ = std::max(last_incarnation_, loop_->now().master().next_incarnation());
   }
 
   void Heartbeat(Worker* worker) {
@@ -460,33 +473,33 @@ class VirtualCluster {
     request.set_worker(worker->me.worker());
     request.set_incarnation(worker->me.incarnation());
     *request.mutable_progress() = worker->progress;
-    const absl::StatusOr<v1::HeartbeatReply> reply = loop_->Call<&ControlLoop::Heartbeat>(request);
-    worker->registered = reply.ok();
     worker->heard_at = events_.Now();
+    Ask<v1::HeartbeatReply>(worker->id, request,
+                            [](Worker* one, const auto& reply) { one->registered = reply.ok(); });
   }
 
-  void AskForLease(uint64_t id) {
-    Worker& worker = workers_[id];
+  void AskForLease(Worker* worker) {
     v1::GetLeaseRequest request;
-    request.set_worker(worker.me.worker());
-    request.set_incarnation(worker.me.incarnation());
-    request.set_after(worker.lease.number());
-    *request.mutable_progress() = worker.progress;
-    const absl::StatusOr<v1::Lease> lease = loop_->Call<&ControlLoop::GetLease>(request);
-    if (!lease.ok()) {
-      worker.registered = false;
-      return;
-    }
-    Answer(id, [this, lease = *lease, incarnation = worker.me.incarnation()](Worker* one) {
-      if (one->me.incarnation() != incarnation || !one->registered) return;
-      one->heard_at = events_.Now();
-      if (lease.state() == v1::Lease::FINISHED) one->done = true;
-      if (lease.state() != v1::Lease::GRANTED || lease.number() == one->lease.number()) return;
-      one->lease = lease;
-      one->step = 0;
-      one->progress.set_lease(lease.number());
-      one->progress.set_lease_steps(0);
-    });
+    request.set_worker(worker->me.worker());
+    request.set_incarnation(worker->me.incarnation());
+    request.set_after(worker->lease.number());
+    *request.mutable_progress() = worker->progress;
+    Ask<v1::Lease>(worker->id, request,
+                   [this, incarnation = worker->me.incarnation()](Worker* one, const auto& lease) {
+                     if (one->me.incarnation() != incarnation || !one->registered) return;
+                     if (!lease.ok()) {
+                       one->registered = false;
+                       return;
+                     }
+                     one->heard_at = events_.Now();
+                     if (lease->state() == v1::Lease::FINISHED) one->done = true;
+                     if (lease->state() != v1::Lease::GRANTED || lease->number() == one->lease.number())
+                       return;
+                     one->lease = *lease;
+                     one->step = 0;
+                     one->progress.set_lease(lease->number());
+                     one->progress.set_lease_steps(0);
+                   });
   }
 
   void TakeStep(Worker* worker) {
@@ -523,11 +536,11 @@ class VirtualCluster {
     request.set_incarnation(worker->me.incarnation());
     *request.mutable_progress() = worker->progress;
     request.set_stays(true);
-    const v1::LeaveReply reply = loop_->Call<&ControlLoop::Leave>(request);
-    const bool stays = reply.again_in_seconds() > 0;
-    // The job has gone back: the worker trains again.
-    if (!stays && !loop_->now().master().ended()) worker->registered = worker->done = false;
-    AfterCall();
+    Ask<v1::LeaveReply>(worker->id, request, [this](Worker* one, const auto& reply) {
+      const bool stays = !reply.ok() || reply->again_in_seconds() > 0;
+      // The job has gone back: the worker trains again.
+      if (!stays && !loop_->now().master().ended()) one->registered = one->done = false;
+    });
   }
 
   const Options options_;

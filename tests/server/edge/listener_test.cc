@@ -100,7 +100,7 @@ class OfRuns final : public CallService {
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
     using Call = DeferredCall<Async, v1::StopRequest, v1::StopReply>;
-    Call::Accept(queue, Permission("catchment.v1.MasterService.Stop"), &service_, &Async::RequestStop,
+    Call::Accept(queue, Permission("catchment.v1.MasterService.Stop"), {&service_, &Async::RequestStop},
                  [this](const v1::StopRequest&, Call::Respond respond) { Get()(std::move(respond)); });
   }
   using Handler = std::function<void(std::function<void(absl::StatusOr<v1::StopReply>)>)>;

@@ -157,9 +157,14 @@ class PermissionTest : public MasterHostTest {
 TEST_F(PermissionTest, EveryMethodHasARowInTheDocument) {
   std::set<std::string> documented, in_code;
   for (const auto& [method, cells] : DocumentedTable()) documented.insert(method);
-  for (const CallRule& rule : CallRules()) in_code.insert(std::string(rule.method));
+  for (const auto& [method, roles] : RolesByMethod()) in_code.insert(method);
   EXPECT_EQ(documented, AllMethods());
   EXPECT_EQ(in_code, AllMethods());
+}
+
+TEST_F(PermissionTest, RequestsAndRepliesHaveTheSameNumbers) {
+  for (const MasterMethod& each : MasterMethods())
+    EXPECT_EQ(each.request->number(), each.reply->number()) << each.method->full_name();
 }
 
 TEST_F(PermissionTest, EveryCallInEveryRoleIsAsInTheDocument) {

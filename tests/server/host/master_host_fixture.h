@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/job/data_sources.h"
@@ -105,6 +108,26 @@ class MasterHostTest : public testing::Test {
     return request;
   }
 
+  // Makes a call, and returns its reply.
+  template <typename Reply, typename Request>
+  absl::StatusOr<Reply> Ask(Request request) {
+    const auto made = std::make_shared<std::promise<absl::StatusOr<v1::Reply>>>();
+    auto reply = made->get_future();
+    master_->Answer(MakeCall(std::move(request)), [made](auto one) { made->set_value(std::move(one)); });
+    while (reply.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      Replicate();
+      std::this_thread::yield();
+    }
+    return TakeReply<Reply>(reply.get());
+  }
+  void Stop(const std::string& reason) {
+    v1::StopRequest request;
+    request.set_reason(reason);
+    EXPECT_TRUE(Ask<v1::StopReply>(request).ok());
+  }
+  // Takes over what the log has, as a standby does. Returns false if there was nothing.
+  virtual bool Replicate() { return false; }
+
   // Another process, with initial weights, takes the place of server 1 at its address.
   void RestartServer1(uint64_t instance) {
     listeners_[1].Shutdown(0);
@@ -151,7 +174,7 @@ class MasterHostTest : public testing::Test {
     request.set_incarnation(me.incarnation());
     v1::Progress* progress = request.mutable_progress();
     while (true) {
-      const absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
+      const absl::StatusOr<v1::Lease> lease = Ask<v1::Lease>(request);
       ASSERT_TRUE(lease.ok()) << lease.status();
       if (lease->state() == v1::Lease::FINISHED) break;
       if (lease->state() == v1::Lease::WAIT) {
@@ -175,7 +198,7 @@ class MasterHostTest : public testing::Test {
     leave.set_worker(me.worker());
     leave.set_incarnation(me.incarnation());
     *leave.mutable_progress() = *progress;
-    master_->Leave(leave);
+    ASSERT_TRUE(Ask<v1::LeaveReply>(leave).ok());
   }
 
   SettableClock clock_;

@@ -39,12 +39,12 @@ class MasterHostRecoveryTest : public MasterHostTest {
     while (reason().find("no evaluator is there yet") == std::string::npos) std::this_thread::yield();
     v1::RegisterRequest request = Worker();
     request.set_role(v1::EVALUATOR);
-    const absl::StatusOr<v1::RegisterReply> evaluator = master_->Register(request);
+    const absl::StatusOr<v1::RegisterReply> evaluator = Ask<v1::RegisterReply>(request);
     ASSERT_TRUE(evaluator.ok()) << evaluator.status();
     clock_.Set(clock_.Now() + 1);
     v1::GetEvaluationRequest ask;
     ask.set_incarnation(evaluator->incarnation());
-    const absl::StatusOr<v1::GetEvaluationReply> task = master_->GetEvaluation(ask);
+    const absl::StatusOr<v1::GetEvaluationReply> task = Ask<v1::GetEvaluationReply>(ask);
     ASSERT_TRUE(task.ok()) << task.status();
     EXPECT_TRUE(task->final());
     v1::EvaluationReport report;
@@ -53,7 +53,7 @@ class MasterHostRecoveryTest : public MasterHostTest {
     report.set_samples(10);
     report.set_correct(9);
     report.set_loss_sum(5);
-    ASSERT_TRUE(master_->ReportEvaluation(report).ok());
+    ASSERT_TRUE(Ask<v1::ReportEvaluationReply>(report).ok());
     EXPECT_EQ(master_->Status().phase(), v1::JobStatus::DONE);
     EXPECT_EQ(master_->Status().test_samples(), 10u);
   }
@@ -73,11 +73,11 @@ TEST_F(MasterHostRecoveryTest, UpdatesAreCountedByTheHighestVersionThatASurvivor
   EXPECT_EQ(
       master_->Status().reason(),
       "the master was lost; going back to the initial weights: waiting for servers: 1 of 2 have registered");
-  EXPECT_TRUE(master_->RegisterServer(FormerServer1(11))->go_back());
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  EXPECT_TRUE(Ask<v1::RegisterServerReply>(FormerServer1(11))->go_back());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   v1::RegisterRequest worker = Worker();
   worker.set_version(12);
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(worker);
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(worker);
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
   EXPECT_TRUE(master_->Wait().ok());
@@ -101,7 +101,7 @@ TEST_F(MasterHostRecoveryTest, JobFailsIfAServerDoesNotComeBackInTime) {
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
   v1::RegisterServerRequest ends = Server1();
   ends.set_failure("no checkpoint 5 in /there");
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(master_->RegisterServer(ends).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask<v1::RegisterServerReply>(ends).ok());
   EXPECT_THAT(master_->Status().reason(),
               testing::HasSubstr("1 of 2 have registered; server 1 has ended: no checkpoint 5 in /there"));
   EXPECT_THAT(master_->Status().events(),
@@ -114,19 +114,19 @@ TEST_F(MasterHostRecoveryTest, JobFailsIfAServerDoesNotComeBackInTime) {
 }
 
 TEST_F(MasterHostRecoveryTest, RecordSaysHowTheJobEndedAndWhoKnows) {
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   v1::RegisterRequest evaluator = Worker();
   evaluator.set_role(v1::EVALUATOR);
-  const absl::StatusOr<v1::RegisterReply> scores = master_->Register(evaluator);
+  const absl::StatusOr<v1::RegisterReply> scores = Ask<v1::RegisterReply>(evaluator);
   ASSERT_TRUE(scores.ok()) << scores.status();
   const auto evaluators = [&] { return ReadRunRecord(directory_ + "/checkpoints")->evaluators(); };
   while (evaluators() != 1) std::this_thread::yield();
   v1::LeaveRequest leave;
   leave.set_role(v1::EVALUATOR);
   leave.set_incarnation(scores->incarnation());
-  master_->Leave(leave);
+  EXPECT_TRUE(Ask<v1::LeaveReply>(leave).ok());
   while (evaluators() != 0) std::this_thread::yield();
-  master_->Stop("enough");
+  Stop("enough");
   EXPECT_TRUE(master_->Wait().ok());
   const absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory_ + "/checkpoints");
   ASSERT_TRUE(record.ok()) << record.status();
@@ -138,8 +138,8 @@ TEST_F(MasterHostRecoveryTest, RecordSaysHowTheJobEndedAndWhoKnows) {
 
 TEST_F(MasterHostRecoveryTest, FinalEvaluationWaitsForTheEvaluatorOfTheLostRun) {
   Recover(/*workers=*/1, /*evaluators=*/1);
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
   ASSERT_NO_FATAL_FAILURE(ScoreByOneThatComesLate());
@@ -151,8 +151,8 @@ TEST_F(MasterHostRecoveryTest, FinalEvaluationWaitsForAnEvaluatorThatIsBeingStar
   master_.reset();
   master_ = *MasterHost::Create(options_, &layout_, hosts_[0].get(), &clock_, std::nullopt);
   master_->SetAddress(listeners_[0].address());
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
   ASSERT_NO_FATAL_FAILURE(ScoreByOneThatComesLate());
@@ -160,19 +160,17 @@ TEST_F(MasterHostRecoveryTest, FinalEvaluationWaitsForAnEvaluatorThatIsBeingStar
 
 // A process that takes the place of a server after the end is not needed, and is told so.
 TEST_F(MasterHostRecoveryTest, ServerThatComesBackAfterTheEndIsToldOfIt) {
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
-  master_->GetStatus([] {
-    v1::GetStatusRequest watch;
-    watch.set_again_in_seconds(60);
-    return watch;
-  }());
+  v1::GetStatusRequest watch;
+  watch.set_again_in_seconds(60);
+  ASSERT_TRUE(Ask<v1::JobStatus>(watch).ok());
   ASSERT_NO_FATAL_FAILURE(Train(*me));
   while (master_->Status().phase() != v1::JobStatus::DONE) std::this_thread::yield();
   v1::RegisterServerRequest again = Server1();
   again.set_server_instance(kInstance + 7);
-  const absl::StatusOr<v1::RegisterServerReply> reply = master_->RegisterServer(again);
+  const absl::StatusOr<v1::RegisterServerReply> reply = Ask<v1::RegisterServerReply>(again);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->ended(), "the job is DONE");
   clock_.Set(clock_.Now() + 1000);
@@ -199,8 +197,8 @@ TEST_F(MasterHostRecoveryTest, RecordIsWrittenLaterAfterAnError) {
     return true;
   };
   break_disk();
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   while (master_->Status().phase() != v1::JobStatus::TRAINING) std::this_thread::yield();
   EXPECT_FALSE(master_->WaitFor(0.5)) << "several rounds";
@@ -218,12 +216,12 @@ TEST_F(MasterHostRecoveryTest, RecordIsWrittenLaterAfterAnError) {
 
 TEST_F(MasterHostRecoveryTest, TrainingBeginsWithoutWorkersThatDoNotComeBackInTime) {
   Recover(/*workers=*/2);
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
   clock_.Set(clock_.Now() + job_.faults().connect_timeout_seconds());
-  const absl::StatusOr<v1::RegisterReply> again = master_->Register(Worker());
+  const absl::StatusOr<v1::RegisterReply> again = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::TRAINING);
 }

@@ -15,16 +15,23 @@ using testing::HasSubstr;
 
 class MasterHostStandbyTest : public MasterHostTest {
  protected:
+  // A worker has registered, whose reply waits for the standby.
   MasterHostStandbyTest() : MasterHostTest("faults { standby: 1 }") {
     log_.Open();
-    EXPECT_TRUE(master_->RegisterServer(Server1()).ok());
-    const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
-    EXPECT_TRUE(me.ok()) << me.status();
-    if (me.ok()) me_ = *me;
+    EXPECT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+    Begin(Worker());
   }
 
-  // Takes over what the log has, as a standby does. Returns false if there was nothing.
-  bool Replicate() {
+  // Makes a call, whose reply is counted when it arrives.
+  template <typename Request>
+  void Begin(Request request) {
+    master_->Answer(MakeCall(std::move(request)), [this](const absl::StatusOr<v1::Reply>& reply) {
+      ++(reply.ok() ? replies_ : refused_);
+      if (reply.ok() && reply->has_get_lease()) granted_ += reply->get_lease().state() == v1::Lease::GRANTED;
+    });
+  }
+
+  bool Replicate() override {
     bool any = false;
     while (const std::optional<StandbyLog::Change> change = log_.Next()) {
       any = true;
@@ -42,16 +49,14 @@ class MasterHostStandbyTest : public MasterHostTest {
 
   v1::GetLeaseRequest LeaseRequest(uint64_t after) const {
     v1::GetLeaseRequest request;
-    request.set_worker(me_.worker());
-    request.set_incarnation(me_.incarnation());
+    request.set_incarnation(kFirstIncarnation);
     request.set_after(after);
     return request;
   }
   // Returns the worker's first lease, as soon as the servers know the roster.
   v1::Lease FirstLease() {
     while (true) {
-      Replicate();
-      const absl::StatusOr<v1::Lease> lease = master_->GetLease(LeaseRequest(0));
+      const absl::StatusOr<v1::Lease> lease = Ask<v1::Lease>(LeaseRequest(0));
       EXPECT_TRUE(lease.ok()) << lease.status();
       if (!lease.ok() || lease->state() == v1::Lease::GRANTED) return lease.value_or(v1::Lease());
       std::this_thread::yield();
@@ -70,36 +75,37 @@ class MasterHostStandbyTest : public MasterHostTest {
     master_->SetAddress(listeners_[0].address());
   }
 
-  v1::RegisterReply me_;
+  std::atomic<int> replies_ = 0, refused_ = 0;
+  std::atomic<int> granted_ = 0;  // leases
   RunOptions::Restored copy_;
 };
 
 TEST_F(MasterHostStandbyTest, AnswersWaitForTheStandby) {
-  std::atomic<int> committed = 0;
-  master_->AfterCommit([&](bool ok) { committed += ok ? 1 : 100; });
-  EXPECT_EQ(committed, 0);
+  EXPECT_EQ(replies_, 0);
   EXPECT_TRUE(Replicate());
-  EXPECT_EQ(committed, 1);
+  EXPECT_EQ(replies_, 1);
   ASSERT_EQ(copy_.copy.master().membership().members_size(), 1);
-  EXPECT_EQ(copy_.copy.master().membership().members(0).incarnation(), me_.incarnation());
-  master_->AfterCommit([&](bool ok) { committed += ok ? 1 : 100; });
-  EXPECT_EQ(committed, 2) << "nothing has changed";
+  EXPECT_EQ(copy_.copy.master().membership().members(0).incarnation(), kFirstIncarnation);
+  Begin(v1::GetEvaluationRequest());
+  EXPECT_EQ(refused_, 1) << "nothing has changed";
 }
 
 // The rosters reach no server before, so no lease is granted.
 TEST_F(MasterHostStandbyTest, CommandsWaitForTheStandby) {
-  for (int i = 0; i < 1000; ++i) {
-    const absl::StatusOr<v1::Lease> lease = master_->GetLease(LeaseRequest(0));
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    ASSERT_EQ(lease->state(), v1::Lease::WAIT);
+  constexpr int kCalls = 1000;
+  for (int i = 0; i < kCalls; ++i) {
+    Begin(LeaseRequest(0));
     std::this_thread::yield();
   }
+  EXPECT_EQ(replies_, 0);
+  while (replies_ < 1 + kCalls) Replicate();
+  EXPECT_EQ(granted_, 0);
   EXPECT_EQ(FirstLease().state(), v1::Lease::GRANTED);
 }
 
 TEST_F(MasterHostStandbyTest, OneImageServesAllCallsBeforeIt) {
   Replicate();
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(master_->Register(Worker()).ok());
+  for (int i = 0; i < 3; ++i) Begin(Worker());
   int images = 0;
   while (const std::optional<StandbyLog::Change> change = log_.Next()) {
     ++images;
@@ -112,22 +118,20 @@ TEST_F(MasterHostStandbyTest, OneImageServesAllCallsBeforeIt) {
 // By the clock an image takes a tenth of a second, and the next one is due about a second later.
 TEST_F(MasterHostStandbyTest, ChangesWaitForTheNextImageIfOneTakesLong) {
   Replicate();
-  ASSERT_TRUE(master_->Register(Worker()).ok());
+  Begin(Worker());
   ASSERT_TRUE(log_.Next().has_value());
   clock_.SetStep(0.05);
   Take(log_.DescribeState(/*whole=*/false));
   clock_.SetStep(0);
-  ASSERT_TRUE(master_->Register(Worker()).ok());
-  std::atomic<int> committed = 0;
-  master_->AfterCommit([&](bool ok) { committed += ok ? 1 : 100; });
+  Begin(Worker());
   EXPECT_FALSE(Replicate()) << "no image is due";
-  EXPECT_EQ(committed, 0);
+  EXPECT_EQ(replies_, 1);
   clock_.Set(clock_.Now() + 3);
-  while (committed == 0) {
+  while (replies_ < 3) {
     Replicate();
     std::this_thread::yield();
   }
-  EXPECT_EQ(committed, 1);
+  EXPECT_EQ(refused_, 0);
   EXPECT_EQ(copy_.copy.master().membership().members_size(), 3);
 }
 
@@ -135,35 +139,32 @@ TEST_F(MasterHostStandbyTest, HeartbeatsAloneAreNotCopied) {
   FirstLease();
   while (Replicate()) std::this_thread::yield();
   v1::HeartbeatRequest request;
-  request.set_worker(me_.worker());
-  request.set_incarnation(me_.incarnation());
-  ASSERT_TRUE(master_->Heartbeat(request).ok());
+  request.set_incarnation(kFirstIncarnation);
+  ASSERT_TRUE(Ask<v1::HeartbeatReply>(request).ok());
   EXPECT_FALSE(Replicate());
 }
 
 TEST_F(MasterHostStandbyTest, EndOfTheRunAnswersThoseWhoWait) {
-  std::atomic<int> refused = 0;
-  master_->AfterCommit([&](bool ok) { refused += ok ? 100 : 1; });
   log_.End();
-  EXPECT_EQ(refused, 1);
-  master_->AfterCommit([&](bool ok) { refused += ok ? 100 : 1; });
-  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(refused_, 1);
+  Begin(Worker());
+  EXPECT_EQ(refused_, 2);
+  EXPECT_EQ(replies_, 0);
 }
 
 TEST_F(MasterHostStandbyTest, NewProcessContinuesTheRun) {
   const v1::Lease lease = FirstLease();
-  Replicate();
   Continue();
-  EXPECT_EQ(master_->GetJob()->run_id(), kRunId);
-  EXPECT_EQ(master_->GetJob()->servers(1), listeners_[1].address());
+  EXPECT_EQ(Ask<v1::GetJobReply>(v1::GetJobRequest())->run_id(), kRunId);
+  EXPECT_EQ(Ask<v1::GetJobReply>(v1::GetJobRequest())->servers(1), listeners_[1].address());
   // The member, its lease and server 1 are known.
-  const absl::StatusOr<v1::Lease> again = master_->GetLease(LeaseRequest(0));
+  const absl::StatusOr<v1::Lease> again = Ask<v1::Lease>(LeaseRequest(0));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), lease.SerializeAsString());
   v1::RegisterServerRequest server = Server1();
   server.mutable_run()->set_id(kRunId);
   server.set_epoch(1);
-  const absl::StatusOr<v1::RegisterServerReply> known = master_->RegisterServer(server);
+  const absl::StatusOr<v1::RegisterServerReply> known = Ask<v1::RegisterServerReply>(server);
   ASSERT_TRUE(known.ok()) << known.status();
   EXPECT_FALSE(known->go_back());
   EXPECT_EQ(known->keeps_epoch(), 2u) << "of shard 0";
@@ -179,21 +180,21 @@ TEST_F(MasterHostStandbyTest, NewProcessContinuesTheRun) {
 // The former process may have registered members, and offered epochs, after it was copied for the last time.
 TEST_F(MasterHostStandbyTest, NewProcessGivesNeitherIncarnationsNorEpochsTwice) {
   Replicate();
-  const absl::StatusOr<v1::RegisterReply> lost = master_->Register(Worker());
-  ASSERT_TRUE(lost.ok()) << lost.status();
+  Begin(Worker());
+  const uint64_t lost = kFirstIncarnation + 1;
   v1::RegisterServerRequest killed = Server1();
   killed.set_server_instance(kInstance + 2);
-  const uint64_t offered = master_->RegisterServer(killed)->restore_epoch();
+  const uint64_t offered = Ask<v1::RegisterServerReply>(killed)->restore_epoch();
   EXPECT_GT(offered, 1u);
-  options_.first_incarnation = lost->incarnation() + 1000;  // by the time of day
+  options_.first_incarnation = lost + 1000;  // by the time of day
   Continue();
   v1::HeartbeatRequest request;
-  request.set_worker(lost->worker());
-  request.set_incarnation(lost->incarnation());
-  EXPECT_TRUE(absl::IsNotFound(master_->Heartbeat(request).status())) << "it must register again";
-  EXPECT_GT(master_->Register(Worker())->incarnation(), lost->incarnation());
+  request.set_worker(1);
+  request.set_incarnation(lost);
+  EXPECT_TRUE(absl::IsNotFound(Ask<v1::HeartbeatReply>(request).status())) << "it must register again";
+  EXPECT_GT(Ask<v1::RegisterReply>(Worker())->incarnation(), lost);
   killed.set_server_instance(kInstance + 3);
-  EXPECT_GT(master_->RegisterServer(killed)->restore_epoch(), offered);
+  EXPECT_GT(Ask<v1::RegisterServerReply>(killed)->restore_epoch(), offered);
 }
 
 TEST_F(MasterHostStandbyTest, ProcessThatWasReplacedEnds) {

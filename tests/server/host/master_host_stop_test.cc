@@ -13,15 +13,15 @@ class LossyServer final : public CallService {
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
-    UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-        queue, Permission("catchment.v1.ShardService.Control"), &service_, &Async::RequestControl,
-        [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
-          if (command.stop() && ++stops_ <= lost_stops_) return absl::UnavailableError("lost");
-          *report = host_.Control(command, SteadyClock().Now());
-          report->set_server_instance(kInstance + 1);
-          report->set_run_id(kRunId);
-          report->set_non_finite_version(non_finite_version_);
-          return absl::OkStatus();
+    DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
+        queue, Permission("catchment.v1.ShardService.Control"), {&service_, &Async::RequestControl},
+        [this](const v1::ShardCommand& command, const auto& respond) {
+          if (command.stop() && ++stops_ <= lost_stops_) return respond(absl::UnavailableError("lost"));
+          v1::ShardReport report = host_.Control(command, SteadyClock().Now());
+          report.set_server_instance(kInstance + 1);
+          report.set_run_id(kRunId);
+          report.set_non_finite_version(non_finite_version_);
+          respond(std::move(report));
         });
   }
 
@@ -69,7 +69,7 @@ class LostStopTest : public MasterHostTest {
     listeners_[1].Shutdown(0);
     listeners_.pop_back();
     listeners_.push_back(*Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&server_}, {}));
-    EXPECT_TRUE(master_->RegisterServer(Server1()).ok());
+    EXPECT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   }
   // The services end before the fixture's.
   ~LostStopTest() override {
@@ -84,7 +84,7 @@ class LostStopTest : public MasterHostTest {
 TEST_F(LostStopTest, StopIsRepeatedUntilTheServerAnswersIt) {
   v1::RegisterServerRequest leaving = Server1();
   leaving.set_leaving(true);
-  ASSERT_TRUE(master_->RegisterServer(leaving).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(leaving).ok());
   EXPECT_TRUE(master_->Wait().ok());
   EXPECT_EQ(server_.stops(), kLost + 1) << "no more once it is answered";
   EXPECT_TRUE(hosts_[1]->WaitForStop(0));

@@ -22,27 +22,28 @@ namespace {
 using testing::HasSubstr;
 
 TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
-  EXPECT_EQ(std::string(master_->GetJob().status().message()), "server 1 of 2 has not registered yet");
-  EXPECT_EQ(master_->GetJob().status().code(), absl::StatusCode::kUnavailable);
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  EXPECT_EQ(std::string(Ask<v1::GetJobReply>(v1::GetJobRequest()).status().message()),
+            "server 1 of 2 has not registered yet");
+  EXPECT_EQ(Ask<v1::GetJobReply>(v1::GetJobRequest()).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   const double before = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
-  const absl::StatusOr<v1::GetJobReply> reply = master_->GetJob();
+  const absl::StatusOr<v1::GetJobReply> reply = Ask<v1::GetJobReply>(v1::GetJobRequest());
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_GE(reply->unix_seconds(), before);
   EXPECT_EQ(JobFingerprint(reply->job()), JobFingerprint(job_));
   ASSERT_EQ(reply->servers_size(), 2);
   EXPECT_EQ(reply->servers(1), listeners_[1].address());
-  EXPECT_TRUE(master_->RegisterServer(Server1()).ok()) << "again, as it does every second";
+  EXPECT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok()) << "again, as it does every second";
 }
 
 TEST_F(MasterHostTest, StatusTellsWhereServersAreAndWhatTheyHold) {
-  v1::JobStatus status = master_->GetStatus({});
+  v1::JobStatus status = *Ask<v1::JobStatus>(v1::GetStatusRequest());
   EXPECT_EQ(status.phase(), v1::JobStatus::WAITING);
   EXPECT_EQ(status.reason(), "waiting for servers: 1 of 2 have registered");
   ASSERT_EQ(status.servers_size(), 2);
   EXPECT_EQ(status.servers(1).address(), "");
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  status = master_->GetStatus({});
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  status = *Ask<v1::JobStatus>(v1::GetStatusRequest());
   EXPECT_THAT(status.reason(), HasSubstr("waiting for workers"));
   EXPECT_EQ(status.servers(0).address(), listeners_[0].address());
   EXPECT_EQ(status.servers(1).address(), listeners_[1].address());
@@ -55,7 +56,7 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   const auto message = [this](const auto& change) {
     v1::RegisterServerRequest request = Server1();
     change(&request);
-    const absl::Status status = master_->RegisterServer(request).status();
+    const absl::Status status = Ask<v1::RegisterServerReply>(request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     return std::string(status.message());
   };
@@ -71,14 +72,14 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   EXPECT_EQ(message([](Request* r) { r->set_address("unix:/tmp/elsewhere"); }),
             "server 1 is at unix:/tmp/elsewhere, and the master's --servers has 127.0.0.1:0 for it; "
             "give all servers the same --servers");
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   EXPECT_EQ(message([](Request* r) { r->set_address("127.0.0.1:1"); }),
             "server 1 is at " + listeners_[1].address() + " already; every server needs its own index");
 }
 
 TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
   EXPECT_TRUE(master_->Wait().ok());
@@ -110,8 +111,8 @@ TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
 
 // Eight readers that do not read take all places of server 1, as the loss of the server would.
 TEST_F(MasterHostTest, FinalWeightsAreThoseOfTheLastCheckpointWhereAServerCannotBeRead) {
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   while (claims_[1]->run().id() == 0) std::this_thread::yield();
   v1::SnapshotRequest request;
@@ -146,8 +147,9 @@ class LeaseCall {
     request.set_worker(worker.worker());
     request.set_incarnation(worker.incarnation());
     request.set_wait_seconds(wait_seconds);
-    master->AwaitLease(request,
-                       [this](absl::StatusOr<v1::Lease> lease) { answer_.set_value(std::move(lease)); });
+    master->Answer(MakeCall(request), [this](absl::StatusOr<v1::Reply> reply) {
+      answer_.set_value(TakeReply<v1::Lease>(std::move(reply)));
+    });
   }
   bool answered() { return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   v1::Lease Await() {
@@ -163,27 +165,27 @@ class LeaseCall {
 
 // The clock stands still: only what happens answers a call, not the time that passes.
 TEST_F(MasterHostTest, ACallForALeaseWaitsUntilThereIsOneAndUntilTheJobEnds) {
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   EXPECT_EQ(LeaseCall(master_.get(), *me, 0).Await().state(), v1::Lease::WAIT)
       << "a client that does not wait";
   LeaseCall call(master_.get(), *me, 60);
   EXPECT_FALSE(call.answered());
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   const v1::Lease lease = call.Await();
   EXPECT_EQ(lease.state(), v1::Lease::GRANTED) << "both servers know the worker";
   EXPECT_EQ(lease.total_samples(), kSamples);
 
-  const absl::StatusOr<v1::RegisterReply> newcomer = master_->Register(Worker());
+  const absl::StatusOr<v1::RegisterReply> newcomer = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(newcomer.ok()) << newcomer.status();
   LeaseCall waits(master_.get(), *newcomer, 60);
   EXPECT_FALSE(waits.answered()) << "all samples are assigned";
-  master_->Stop("enough");
+  Stop("enough");
   EXPECT_EQ(waits.Await().state(), v1::Lease::FINISHED);
 }
 
 TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEnds) {
-  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   LeaseCall call(master_.get(), *me, 60);
   clock_.Set(clock_.Now() + Master::kLeaseWaitSeconds);
@@ -204,18 +206,18 @@ class MasterHostBestTest : public MasterHostTest {
 
   // Trains to the end, and has the final evaluation scored, whose weights are all `value`. How it was kept.
   absl::Status TrainAndKeep(float value) {
-    EXPECT_TRUE(master_->RegisterServer(Server1()).ok());
+    EXPECT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
     v1::RegisterRequest request = Worker();
-    const absl::StatusOr<v1::RegisterReply> worker = master_->Register(request);
+    const absl::StatusOr<v1::RegisterReply> worker = Ask<v1::RegisterReply>(request);
     request.set_role(v1::EVALUATOR);
-    const absl::StatusOr<v1::RegisterReply> evaluator = master_->Register(request);
+    const absl::StatusOr<v1::RegisterReply> evaluator = Ask<v1::RegisterReply>(request);
     EXPECT_TRUE(worker.ok() && evaluator.ok()) << worker.status() << evaluator.status();
     Train(*worker);
     v1::GetEvaluationRequest ask;
     ask.set_incarnation(evaluator->incarnation());
     v1::EvaluationReport report;
     for (v1::GetEvaluationReply task; !task.final(); std::this_thread::yield()) {
-      task = *master_->GetEvaluation(ask);
+      task = *Ask<v1::GetEvaluationReply>(ask);
       report.set_evaluation(task.evaluation());
     }
     report.set_incarnation(evaluator->incarnation());
@@ -223,7 +225,7 @@ class MasterHostBestTest : public MasterHostTest {
     report.set_correct(9);
     report.set_loss_sum(5);
     *report.mutable_statistics() = statistics_;
-    EXPECT_TRUE(master_->ReportEvaluation(report)->keep());
+    EXPECT_TRUE(Ask<v1::ReportEvaluationReply>(report)->keep());
     AfterReport(report);
     v1::BestWeights weights;
     weights.set_incarnation(evaluator->incarnation());
@@ -238,7 +240,7 @@ class MasterHostBestTest : public MasterHostTest {
     leave.set_role(v1::EVALUATOR);
     leave.set_incarnation(evaluator->incarnation());
     const absl::Status status = kept.get_future().get();
-    master_->Leave(leave);
+    EXPECT_TRUE(Ask<v1::LeaveReply>(leave).ok());
     EXPECT_TRUE(master_->Wait().ok());
     return status;
   }
@@ -267,10 +269,10 @@ class MasterHostStatisticsTest : public MasterHostBestTest {
     *again.mutable_statistics() = statistics_;
     for (const uint64_t evaluation : {report.evaluation(), report.evaluation() - 1}) {
       again.set_evaluation(evaluation);
-      EXPECT_TRUE(master_->ReportEvaluation(again).ok());
+      EXPECT_TRUE(Ask<v1::ReportEvaluationReply>(again).ok());
     }
     again.mutable_statistics(0)->set_name("batch_norm1.weight");
-    EXPECT_TRUE(absl::IsInvalidArgument(master_->ReportEvaluation(again).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(Ask<v1::ReportEvaluationReply>(again).status()));
   }
 };
 
@@ -327,7 +329,7 @@ TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn
 }
 
 TEST_F(MasterHostTest, StopBeforeAllServersHaveComeEndsTheJob) {
-  master_->Stop("changed my mind");
+  Stop("changed my mind");
   master_->Wait().IgnoreError();
   EXPECT_TRUE(hosts_[0]->WaitForStop(60));
   EXPECT_THAT(master_->Status().reason(), HasSubstr("changed my mind"));
@@ -335,9 +337,9 @@ TEST_F(MasterHostTest, StopBeforeAllServersHaveComeEndsTheJob) {
 
 TEST_F(MasterHostTest, ServerThatIsToldToEndEndsTheJob) {
   v1::RegisterServerRequest request = Server1();
-  ASSERT_TRUE(master_->RegisterServer(request).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(request).ok());
   request.set_leaving(true);
-  ASSERT_TRUE(master_->RegisterServer(request).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(request).ok());
   EXPECT_TRUE(master_->Wait().ok());
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::STOPPED);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("server 1 is shutting down"));
@@ -345,7 +347,7 @@ TEST_F(MasterHostTest, ServerThatIsToldToEndEndsTheJob) {
 }
 
 TEST_F(MasterHostTest, ServerThatIsGoneFailsTheJobAfterTheStatedTimeAndIsNamed) {
-  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   listeners_[1].Shutdown(0);
   const double begin = clock_.Now();
   while (!master_->WaitFor(0.01)) clock_.Set(clock_.Now() + 1);

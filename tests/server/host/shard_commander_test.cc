@@ -37,7 +37,7 @@ class Server final : public CallService {
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
-    Call::Accept(queue, Permission("catchment.v1.ShardService.Control"), &service_, &Async::RequestControl,
+    Call::Accept(queue, Permission("catchment.v1.ShardService.Control"), {&service_, &Async::RequestControl},
                  [this](const v1::ShardCommand& command, Respond respond) {
                    v1::ShardReport report;
                    report.set_generation(command.generation());

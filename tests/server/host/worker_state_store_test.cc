@@ -88,8 +88,8 @@ class WorkerStateStoreTest : public testing::Test {
 
   std::future<absl::Status> StartSave(const v1::SaveWorkerStateRequest& request) {
     auto done = std::make_shared<std::promise<absl::Status>>();
-    store_->Save(request,
-                 [done](absl::StatusOr<v1::SaveWorkerStateReply> reply) { done->set_value(reply.status()); });
+    store_->Answer(MakeCall(request),
+                   [done](const absl::StatusOr<v1::Reply>& reply) { done->set_value(reply.status()); });
     return done->get_future();
   }
   absl::Status Save(const v1::SaveWorkerStateRequest& request) { return StartSave(request).get(); }
@@ -99,11 +99,10 @@ class WorkerStateStoreTest : public testing::Test {
     request.set_worker(worker);
     request.set_incarnation(worker + 50);
     request.set_part(part);
-    std::promise<absl::StatusOr<v1::LoadWorkerStateReply>> done;
-    store_->Load(request, [&done](absl::StatusOr<v1::LoadWorkerStateReply> reply) {
-      done.set_value(std::move(reply));
-    });
-    return done.get_future().get();
+    std::promise<absl::StatusOr<v1::Reply>> done;
+    store_->Answer(MakeCall(request),
+                   [&done](absl::StatusOr<v1::Reply> reply) { done.set_value(std::move(reply)); });
+    return TakeReply<v1::LoadWorkerStateReply>(done.get_future().get());
   }
 
   void SaveAll(uint32_t worker, const std::vector<float>& vector, uint64_t number) {

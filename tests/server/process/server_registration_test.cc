@@ -23,18 +23,20 @@ class FakeMaster final : public CallService {
  public:
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
-    UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-        queue, Permission("catchment.v1.MasterService.RegisterServer"), &service_,
-        &Async::RequestRegisterServer,
-        [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply* reply) {
+    DeferredCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
+        queue, Permission("catchment.v1.MasterService.RegisterServer"),
+        {&service_, &Async::RequestRegisterServer},
+        [this](const v1::RegisterServerRequest& request, const auto& respond) {
           MutexLock lock(&mu_);
-          reply->set_run_id(run_id_);
-          reply->set_go_back(checkpoint_.has_value());
-          reply->set_checkpoint(checkpoint_.value_or(0));
-          reply->set_ended(ended_);
+          v1::RegisterServerReply reply;
+          reply.set_run_id(run_id_);
+          reply.set_go_back(checkpoint_.has_value());
+          reply.set_checkpoint(checkpoint_.value_or(0));
+          reply.set_ended(ended_);
           requests_.push_back(request);
           changed_.Notify();
-          return answer_;
+          if (!answer_.ok()) return respond(answer_);
+          respond(reply);
         });
   }
   void AnswerWith(absl::Status answer) {
