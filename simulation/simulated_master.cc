@@ -151,15 +151,14 @@ void SimulatedMaster::CarryOut(Effects effects) {
   if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
   if (!effects.outputs) return;
   const v1::JobStatus status = Status();
-  Outputs::SummaryFacts facts{.servers = static_cast<int>(servers_.size()),
-                              .devices = {"simulated: " + model_.description()},
-                              .computed_samples = effects.outputs->computed_samples};
+  RunFacts facts{.devices = {"simulated: " + model_.description()},
+                 .computed_samples = effects.outputs->computed_samples};
   if (const double seconds = status.wall_seconds(); seconds > 0) {
     facts.goodput = options_.goodput->merged_seconds() / (seconds * options_.job.workers());
     facts.uptime = options_.goodput->up_seconds() / seconds;
     facts.busiest_second_bytes = options_.goodput->busiest_second_bytes();
   }
-  status_.Update(outputs_->WriteSummary(options_.job, status, facts));
+  status_.Update(outputs_->WriteSummary(status, facts));
   loop_->OnOutputsWritten(absl::OkStatus());
 }
 

@@ -72,6 +72,13 @@ time_of_day+='|\btime\.time(_ns)?\(|\b(from time import .*\btime\b)|datetime\.(u
 ! grep -nE "$time_of_day" "${timed[@]}" | grep -vE '^[^:]*:[0-9]+: *(//|#)' |
   grep -vE '^(cli/doctor/checkup|common/net/rpc|server/host/master_host|server/outputs/outputs|server/process/master_run)\.cc:|^common/base/mutex\.h:|^python/catchment/track\.py:|^deploy/(make_certs\.sh|quickstart\.sh|gpu/check_gpu\.py):' ||
   hint "measure durations with SteadyClock (common/base/clock.h), TimeIn (common/net/rpc.h), time.monotonic or /proc/uptime, not with the time of day"
+# Outputs read the facts of a run from the tables of common/measures. Exempt are decisions and warnings that
+# follow from some of them, and the sentence of `catchment stop`.
+mapfile -t outputs < <(files 'cli/*.cc' 'common/metrics/*.cc' 'server/outputs/*.cc' 'simulation/*.cc')
+numbers=$(sed -n '/^message JobStatus /,/^}/s/^  \(optional \)\?\(double\|uint32\|uint64\) \(\w*\) = .*/\3/p' proto/master.proto | paste -sd '|')
+! grep -nE "\\b(status|before|now)(_|\(\))?(\.|->)(has_)?($numbers)\(\)" "${outputs[@]}" |
+  grep -vE '^(cli/(live/(\w*advice|progress|stop)|advise/evidence|local/train_monitor)|server/outputs/progress_log|simulation/simulated_master)\.cc:' ||
+  hint "read the measures above from JobMeasures (common/measures/measures.h), not from the status"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has
 # its own.
 mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')

@@ -8,13 +8,13 @@
 #include "cli/base/run_directory.h"
 #include "cli/job/job_facts.h"
 #include "cli/simulate/recorded_run.h"
-#include "common/base/noise_scale.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/base/work_rates.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
+#include "common/measures/noise_scale.h"
+#include "common/measures/work_rates.h"
 #include "simulation/simulation.h"
 
 namespace catchment {

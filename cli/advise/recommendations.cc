@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/base/noise_scale.h"
 #include "common/base/status_macros.h"
 #include "common/job/algorithm_facts.h"
+#include "common/measures/noise_scale.h"
 
 namespace catchment {
 namespace {

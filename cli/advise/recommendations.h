@@ -33,7 +33,7 @@ struct Scaling {
 
 // The effect of larger updates. B samples in an update take 1 + N / B times the fewest possible updates to a
 // loss, and 1 + B / N times the fewest possible samples, with the gradient noise scale N
-// (common/base/noise_scale.h).
+// (common/measures/noise_scale.h).
 struct BatchAdvice {
   // Position of the samples in an update relative to the scale N. Below N / 2 larger updates pay, since they
   // need fewer updates and hardly more samples; above 2 N they hardly need fewer updates.

@@ -13,7 +13,6 @@
 #include "cli/live/advice.h"
 #include "cli/simulate/simulate.h"
 #include "common/base/mutex.h"
-#include "common/base/noise_scale.h"
 #include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/task_pool.h"
@@ -22,6 +21,7 @@
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
+#include "common/measures/noise_scale.h"
 #include "simulation/simulation.h"
 
 namespace catchment {

@@ -9,7 +9,7 @@
 
 #include "cli/live/advice.h"
 #include "common/base/text.h"
-#include "common/base/work_rates.h"
+#include "common/measures/work_rates.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/base/terminal.h"
-#include "common/job/progress_lines.h"
+#include "common/measures/progress_lines.h"
 #include "proto/master.pb.h"
 
 namespace catchment {

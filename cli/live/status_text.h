@@ -2,7 +2,6 @@
 #ifndef CATCHMENT_CLI_LIVE_STATUS_TEXT_H_
 #define CATCHMENT_CLI_LIVE_STATUS_TEXT_H_
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,28 +17,18 @@ constexpr int kStatusColumns = 100;
 
 // Returns the status as human-readable text: job, progress, members, shards, events, and warnings with
 // advice. Rates are those between `before`, an earlier status, and `status`; without `before` see
-// common/base/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
+// common/measures/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 
-// The numbers of pushes by outcome.
-struct PushCounts {
-  int64_t applied = 0;
-  int64_t waiting = 0;
-  int64_t late = 0;
-  int64_t non_finite = 0;
-  int64_t duplicate = 0;
-  int64_t split = 0;  // some blocks of applied ones were late
-};
-
-// Returns the sum over all workers.
-PushCounts CountPushes(const v1::ShardReport& shard);
-// Returns "3 late, 1 not finite"; empty if all were applied. Ends with "2 late in part" if some were split.
-std::string DescribeNotApplied(const PushCounts& counts);
+// The outcomes of pushes that were not applied, or in part, as a phrase.
+inline constexpr char kNotApplied[] =
+    "{pushes_waiting} waiting|{pushes_late} late|{pushes_non_finite} not finite|{pushes_duplicate} duplicate|"
+    "{pushes_split} late in part";
 
 // Returns "no warnings", or each warning with its code, the finding, its effect and the advice.
 std::string WarningsText(const std::vector<Warning>& warnings);
 
-// Returns the status as one JSON object, with null for unknown values. `before` as above. docs/watching.md
+// Returns the status as one JSON object, with null for unknown values. `before` as above. docs/outputs.md
 // explains the names, which do not change.
 nlohmann::ordered_json WarningsJson(const std::vector<Warning>& warnings);
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,9 +13,12 @@
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
 #include "common/base/text.h"
+#include "common/measures/measures.h"
 
 namespace catchment {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kTicks = 5;
 
@@ -63,9 +65,9 @@ std::string Chart(const std::string& title, const std::string& y_label, Unit uni
   return Draw(chart);
 }
 
-std::string ProgressBar(const v1::JobStatus& status) {
-  if (status.total_samples() == 0) return "";
-  const double share = static_cast<double>(status.samples()) / static_cast<double>(status.total_samples());
+std::string ProgressBar(const Json& facts) {
+  if (facts["percent"].is_null()) return "";
+  const double share = facts["percent"].get<double>() / 100;
   return absl::StrFormat("<progress max=\"1\" value=\"%.4f\" style=\"width: 100%%\">%s</progress>\n",
                          std::min(share, 1.0), Percent(share));
 }
@@ -92,37 +94,37 @@ update();
 
 void RunHistory::AddMetrics(const std::string& lines) {
   for (const absl::string_view line : absl::StrSplit(lines, '\n')) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object()) continue;
-    const auto add = [&row](const char* seconds, const char* key, auto add_to, Series* series) {
-      const auto at = row.find(seconds), value = row.find(key);
-      if (at != row.end() && value != row.end() && at->is_number() && value->is_number())
-        add_to(at->template get<double>(), value->template get<double>(), series);
-    };
-    add("wall_seconds", "train_loss", AddPoint, &train_loss_);
-    add("wall_seconds", "train_accuracy", AddPoint, &train_accuracy_);
-    add("wall_seconds", "samples_per_second", AddPoint, &rate_);
-    add("wall_seconds", "staleness_mean", AddPoint, &staleness_);
-    add("tested_at_seconds", "test_loss", AddScore, &test_loss_);
-    add("tested_at_seconds", "test_accuracy", AddScore, &test_accuracy_);
+    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (row.is_object()) AddLine(row, /*trains=*/true);
   }
 }
 
 void RunHistory::Add(const v1::JobStatus& status) {
-  const double now = status.wall_seconds();
-  if (status.phase() == v1::JobStatus::TRAINING && status.samples() > 0) {
-    AddPoint(now, status.train_loss(), &train_loss_);
-    if (status.has_accuracy()) AddPoint(now, status.train_accuracy(), &train_accuracy_);
-    if (status.samples_per_second() > 0) AddPoint(now, status.samples_per_second(), &rate_);
-    AddPoint(now, status.staleness_mean(), &staleness_);
+  Json row;
+  AddMeasures(JobMeasures(), kInLines, JobReading(status), &row);
+  AddLine(row, status.phase() == v1::JobStatus::TRAINING);
+}
+
+void RunHistory::AddLine(const Json& row, bool trains) {
+  const auto add = [&row](const char* seconds, const char* key, auto add_to, Series* series) {
+    const auto at = row.find(seconds), value = row.find(key);
+    if (at != row.end() && value != row.end() && at->is_number() && value->is_number())
+      add_to(at->template get<double>(), value->template get<double>(), series);
+  };
+  if (trains) {
+    add("wall_seconds", "train_loss", AddPoint, &train_loss_);
+    add("wall_seconds", "train_accuracy", AddPoint, &train_accuracy_);
+    add("wall_seconds", "staleness_mean", AddPoint, &staleness_);
+    if (row.value("samples_per_second", 0.0) > 0) add("wall_seconds", "samples_per_second", AddPoint, &rate_);
   }
-  if (status.test_samples() == 0) return;
-  AddScore(status.tested_at_seconds(), status.test_loss(), &test_loss_);
-  if (status.has_accuracy()) AddScore(status.tested_at_seconds(), status.test_accuracy(), &test_accuracy_);
+  add("tested_at_seconds", "test_loss", AddScore, &test_loss_);
+  add("tested_at_seconds", "test_accuracy", AddScore, &test_accuracy_);
 }
 
 std::string LiveContent(const v1::JobStatus& status, const v1::JobStatus* before, const RunHistory& history) {
-  double end = status.wall_seconds();
+  Json facts;
+  AddMeasures(JobMeasures(), kInStatus, JobReading(status), &facts);
+  double end = facts["wall_seconds"];
   for (const RunHistory::Series* series : {&history.rate(), &history.test_loss()}) {
     if (!series->empty()) end = std::max(end, series->back().seconds);
   }
@@ -137,7 +139,7 @@ std::string LiveContent(const v1::JobStatus& status, const v1::JobStatus* before
       Chart("Staleness of pushes", "updates, mean", Unit::kNumber, end,
             {CurveOf("since the start", 3, false, history.staleness())})};
   return absl::StrCat("<h1>", EscapeXml(status.job()), "</h1>\n", HtmlParagraph(ProgressLine(status)),
-                      ProgressBar(status), HtmlFigure(charts, ""),
+                      ProgressBar(facts), HtmlFigure(charts, ""),
                       "<pre style=\"columns: auto; overflow-x: auto\">",
                       EscapeXml(StatusText(status, before)), "</pre>\n");
 }

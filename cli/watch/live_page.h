@@ -6,6 +6,7 @@
 #define CATCHMENT_CLI_WATCH_LIVE_PAGE_H_
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ class RunHistory {
   const Series& staleness() const { return staleness_; }
 
  private:
+  // `trains`: the job trains, so that the values of the last seconds are meaningful.
+  void AddLine(const nlohmann::ordered_json& row, bool trains);
+
   Series train_loss_, train_accuracy_, test_loss_, test_accuracy_, rate_, staleness_;
 };
 

@@ -35,7 +35,6 @@ _IN_WORKER = (
     "catchment.%s() was called in a program that a worker runs, so each worker would start a job; "
     "if the file is also the program, call it only when no job has started it"
 )
-_SCORES = ("test_accuracy", "test_loss")
 
 
 def train(
@@ -377,10 +376,12 @@ def _position(*paths: Any) -> str:
     facts = ["epoch %.2f" % row["epochs"], "%s samples" % format(row["samples"], ",")]
     if row["samples_per_second"]:
         facts.append("%s/s" % format(int(row["samples_per_second"]), ","))
-    facts.append("loss %.4f" % row["train_loss"])
+    if row["train_loss"] is not None:
+        facts.append("loss %.4f" % row["train_loss"])
     if row["test_accuracy"] is not None:
         facts.append("test %.2f %%" % (100 * row["test_accuracy"]))
-    facts.append("staleness %.2f" % row["staleness_mean"])
+    if row["staleness_mean"] is not None:
+        facts.append("staleness %.2f" % row["staleness_mean"])
     return " | ".join(facts)
 
 
@@ -391,7 +392,7 @@ def _scores(metrics: Table) -> Table:
             scores[row["tested_at_samples"]] = dict(
                 samples=row["tested_at_samples"],
                 seconds=row["tested_at_seconds"],
-                **{key: row[key] for key in _SCORES},
+                **{key: value for key, value in row.items() if _run_files.is_score(key)},
             )
     return [scores[samples] for samples in sorted(scores)]
 

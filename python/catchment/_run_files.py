@@ -40,6 +40,11 @@ def last_row(path: str) -> Optional[Dict[str, Any]]:
         return None
 
 
+def is_score(name: str) -> bool:
+    """Returns whether a metric is one of evaluations, which every line repeats until the next one."""
+    return name.startswith("test_")
+
+
 def flat(row: Dict[str, Any]) -> Dict[str, Any]:
     own = {"program/" + name: value for name, value in row.get("program", {}).items()}
     return {**{key: value for key, value in row.items() if not isinstance(value, (dict, list))}, **own}

@@ -20,7 +20,7 @@ import time
 import urllib.parse
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
-from ._run_files import flat, modified, read_json, row_of
+from ._run_files import flat, is_score, modified, read_json, row_of
 from ._warnings import warn
 
 Path = Union[str, "os.PathLike[str]"]
@@ -31,9 +31,8 @@ _BATCH = 100  # rows
 _PARAMETERS, _METRICS = 100, 1000  # that MLflow accepts at once
 _MLFLOW_NAME = 250  # characters
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
-# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were
-# trained with.
-_SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
+# The samples that the weights were trained with which the last evaluation has scored.
+_SCORED_AT = "tested_at_samples"
 # struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if
 # nothing is locked.
 _FLOCK = "hhqqi0q"
@@ -348,4 +347,4 @@ def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
 
 def _axis(name: str) -> str:
     """Returns the name of the metric that is the x axis of a metric."""
-    return _SCORED_AT if name in _SCORES or name == _SCORED_AT else "samples"
+    return _SCORED_AT if is_score(name) or name == _SCORED_AT else "samples"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/base/staleness.h"
+#include "common/measures/staleness.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {

@@ -67,8 +67,7 @@ absl::Status WriteWeights(const RunOptions& run, const OutputSources& sources, c
 
 absl::Status WriteFinalOutputs(const RunOptions& run, const OutputSources& sources,
                                const ParameterLayout& layout, const FinalOutputs& ended, Outputs* outputs) {
-  Outputs::SummaryFacts facts;
-  facts.servers = run.num_servers;
+  RunFacts facts;
   facts.devices = ended.devices;
   facts.computed_samples = ended.computed_samples;
   facts.best_weights = ended.best_evaluation.value_or(0);
@@ -77,7 +76,7 @@ absl::Status WriteFinalOutputs(const RunOptions& run, const OutputSources& sourc
     status = WriteWeights(run, sources, layout, ended, outputs);
     if (!status.ok()) LOG(ERROR) << "cannot write the weights: " << status.message();
   }
-  const absl::Status summary = outputs->WriteSummary(run.job, ended.status, facts);
+  const absl::Status summary = outputs->WriteSummary(ended.status, facts);
   if (!summary.ok()) LOG(ERROR) << "cannot write the summary: " << summary.message();
   return status.ok() ? summary : status;
 }

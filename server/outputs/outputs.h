@@ -13,8 +13,7 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -25,11 +24,11 @@
 #include "common/checkpoint/model_file.h"
 #include "common/job/parameter_layout.h"
 #include "common/job/program_metrics.h"
+#include "common/measures/measures.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
 #include "server/outputs/appended_file.h"
-#include "server/outputs/push_report.h"
 #include "server/outputs/tensorboard.h"
 
 namespace catchment {
@@ -48,17 +47,7 @@ class Outputs {
   // Appends a line if one is due. `now` is in seconds of any clock.
   absl::Status MaybeWriteMetrics(const v1::JobStatus& status, double now);
 
-  struct SummaryFacts {
-    int servers = 1;
-    std::vector<std::string> devices;  // of workers, without duplicates
-    uint64_t best_weights = 0;         // the evaluation of model-best.safetensors; 0: none
-    uint64_t computed_samples = 0;     // since the master's start, as the status's seconds
-    // Measures of a simulation (simulation/goodput.h); absent: not measured.
-    std::optional<double> goodput;
-    std::optional<double> uptime;
-    std::optional<uint64_t> busiest_second_bytes;
-  };
-  absl::Status WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts);
+  absl::Status WriteSummary(const v1::JobStatus& status, const RunFacts& facts);
 
   // Writes the weights that `add` adds to the file.
   absl::Status WriteModel(const v1::Job& job, const ParameterLayout& layout, const ModelFacts& facts,
@@ -83,14 +72,13 @@ class Outputs {
   const UnixTime unix_time_;
   std::unique_ptr<AppendedFile> metrics_;  // null if there is no directory
   TensorBoard tensorboard_;
-  WorkerRates worker_rates_;
   double last_metrics_ = -1;
   double pause_ = 0;    // the shortest time from the last line to the next
   uint64_t lines_ = 0;  // that were written
-  double last_test_loss_ = -1;
-  uint64_t last_tested_at_ = 0;
+  nlohmann::ordered_json last_score_;
   uint64_t last_samples_ = 0;
   // The totals at the last line.
+  v1::JobStatus last_workers_;  // contains only workers, at the last line with their rates
   GapTotal last_gap_;
   ProgramMetrics last_program_metrics_;
 };
@@ -99,7 +87,7 @@ class Outputs {
 nlohmann::ordered_json JobMetrics(const v1::JobStatus& status);
 
 // Returns the text of summary.json.
-std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts);
+std::string SummaryJson(const v1::JobStatus& status, const RunFacts& facts);
 
 }  // namespace catchment
 

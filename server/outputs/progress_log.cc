@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "common/job/progress_lines.h"
+#include "common/measures/progress_lines.h"
 
 namespace catchment {
 namespace {

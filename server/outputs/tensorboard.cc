@@ -3,38 +3,17 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/measures/measures.h"
 
 namespace catchment {
 namespace {
 
 using Json = TensorBoard::Json;
 
-constexpr std::pair<const char*, const char*> kScalars[] = {
-    {"train_loss", "train/loss"},
-    {"train_accuracy", "train/accuracy"},
-    {"samples_per_second", "rate/samples_per_second"},
-    {"learning_rate", "optimizer/learning_rate"},
-    {"momentum", "optimizer/momentum"},
-    {"implicit_momentum", "optimizer/implicit_momentum"},
-    {"noise_scale", "gradient/noise_scale"},
-    {"merged_mean", "quorum/merged"},
-    {"closed_by_all", "quorum/closed_by_all"},
-    {"closed_by_grace", "quorum/closed_by_grace"},
-    {"closed_by_loss", "quorum/closed_by_loss"},
-    {"staleness_mean", "staleness/mean"},
-    {"staleness_p50", "staleness/p50"},
-    {"staleness_p99", "staleness/p99"},
-    {"bytes_pushed", "bytes/pushed"},
-    {"bytes_pulled", "bytes/pulled"},
-    {"recoveries", "recovery/recoveries"},
-    {"updates_computed_again", "recovery/updates_computed_again"},
-};
-constexpr std::pair<const char*, const char*> kTestScalars[] = {
-    {"test_loss", "test/loss"},
-    {"test_accuracy", "test/accuracy"},
-};
+constexpr char kTest[] = "test/";
 
 tensorboard::Event At(double unix_time, int64_t step) {
   tensorboard::Event event;
@@ -48,6 +27,22 @@ void AddScalar(const Json& number, const std::string& tag, tensorboard::Summary*
   tensorboard::Value* value = summary->add_value();
   value->set_tag(tag);
   value->set_simple_value(number.get<float>());
+}
+
+// Adds the measures that have a tag; `tests`: those of evaluations.
+void AddTagged(const Json& line, bool tests, tensorboard::Summary* summary) {
+  for (const Measure<JobReading>& measure : JobMeasures()) {
+    const auto value = line.find(measure.key);
+    if (*measure.tag == '\0' || value == line.end() || absl::StartsWith(measure.tag, kTest) != tests)
+      continue;
+    if (!value->is_array()) {
+      AddScalar(*value, measure.tag, summary);
+    } else if (!value->empty()) {
+      tensorboard::Value* const histogram = summary->add_value();
+      histogram->set_tag(measure.tag);
+      *histogram->mutable_histo() = HistogramOf(*value);
+    }
+  }
 }
 
 void AddWorkers(const Json& workers, tensorboard::Summary* summary) {
@@ -81,15 +76,13 @@ tensorboard::Histogram HistogramOf(const std::map<uint64_t, uint64_t>& counts) {
   return histogram;
 }
 
-absl::Status TensorBoard::Write(const Json& line, const std::map<uint64_t, uint64_t>& staleness,
-                                double unix_time) {
-  absl::Status status = WriteAll(line, staleness, unix_time);
+absl::Status TensorBoard::Write(const Json& line, double unix_time) {
+  absl::Status status = WriteAll(line, unix_time);
   const bool reported = std::exchange(error_reported_, !status.ok());
   return reported ? absl::OkStatus() : status;
 }
 
-absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, uint64_t>& staleness,
-                                   double unix_time) {
+absl::Status TensorBoard::WriteAll(const Json& line, double unix_time) {
   const int64_t step = line["samples"];
   if (file_ == nullptr) {
     RETURN_IF_ERROR(Open(step, unix_time));
@@ -97,14 +90,9 @@ absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, ui
   RETURN_IF_ERROR(WriteTest(line, unix_time));
   tensorboard::Event event = At(unix_time, step);
   tensorboard::Summary* const summary = event.mutable_summary();
-  for (const auto& [key, tag] : kScalars) AddScalar(line[key], tag, summary);
+  AddTagged(line, /*tests=*/false, summary);
   for (const auto& [name, mean] : line["program"].items()) AddScalar(mean, "program/" + name, summary);
   if (line.contains("worker_rates")) AddWorkers(line["worker_rates"], summary);
-  if (!staleness.empty()) {
-    tensorboard::Value* value = summary->add_value();
-    value->set_tag("staleness");
-    *value->mutable_histo() = HistogramOf(staleness);
-  }
   return file_->Write(event);
 }
 
@@ -123,7 +111,7 @@ absl::Status TensorBoard::WriteTest(const Json& line, double unix_time) {
   const std::string test = Json({line["tested_at_samples"], line["test_loss"], line["test_accuracy"]}).dump();
   if (test == last_test_ || !line["tested_at_samples"].is_number()) return absl::OkStatus();
   tensorboard::Event event = At(unix_time, line["tested_at_samples"]);
-  for (const auto& [key, tag] : kTestScalars) AddScalar(line[key], tag, event.mutable_summary());
+  AddTagged(line, /*tests=*/true, event.mutable_summary());
   RETURN_IF_ERROR(file_->Write(event));
   last_test_ = test;
   return absl::OkStatus();

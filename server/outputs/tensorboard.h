@@ -1,12 +1,8 @@
 // Writes the lines of metrics.jsonl as events for TensorBoard to DIRECTORY/events.out.tfevents.*. The step is
 // the number of trained samples.
-//   scalars      train/loss, train/accuracy, rate/samples_per_second, optimizer/learning_rate,
-//                optimizer/momentum, optimizer/implicit_momentum, gradient/noise_scale, staleness/mean,
-//                staleness/p50, staleness/p99, bytes/pushed, bytes/pulled, worker_I/samples_per_second,
-//                worker_I/compute_share, worker_I/push_share, worker_I/pull_share, worker_I/data_share,
-//                program/NAME
-//   scalars      once for each evaluation, at the samples of its weights: test/loss and test/accuracy
-//   histogram    staleness: that of all pushes since the start of the servers, in updates
+//   scalars      the tags in JobMeasures, except test/..., worker_I/KEY of worker_rates, program/NAME
+//   scalars      once for each evaluation, at the samples of its weights: test/...
+//   histogram    the tags of lists of [value, count]
 //
 // Values that are null or not finite are left out.
 //
@@ -33,11 +29,11 @@ class TensorBoard {
 
   explicit TensorBoard(std::string directory) : directory_(std::move(directory)) {}
 
-  // `staleness` is the number of pushes by staleness; `unix_time` is in seconds since 1970.
-  absl::Status Write(const Json& line, const std::map<uint64_t, uint64_t>& staleness, double unix_time);
+  // `unix_time` is in seconds since 1970.
+  absl::Status Write(const Json& line, double unix_time);
 
  private:
-  absl::Status WriteAll(const Json& line, const std::map<uint64_t, uint64_t>& staleness, double unix_time);
+  absl::Status WriteAll(const Json& line, double unix_time);
   absl::Status Open(int64_t step, double unix_time);
   absl::Status WriteTest(const Json& line, double unix_time);
 

@@ -1,6 +1,6 @@
-// Measures the noise of gradients at a block, for the gradient noise scale (common/base/noise_scale.h), in
-// updates that are made of several gradients g_i, each the mean over b_i samples, computed with the same
-// weights. With B = sum_i b_i and their average g = sum_i b_i g_i / B, over k gradients:
+// Measures the noise of gradients at a block, for the gradient noise scale (common/measures/noise_scale.h).
+// It does so in updates that are made of several gradients g_i, each the mean over b_i samples, computed with
+// the same weights. With B = sum_i b_i and their average g = sum_i b_i g_i / B, over k gradients:
 //   tr(S)  =  sum_i b_i ||g_i - g||^2 / (k - 1)    S: the covariance of the gradients of single samples
 //   |G|^2  =  ||g||^2 - tr(S) / B                  G: the gradient over all samples
 // Both estimates are unbiased, also with unequal b_i, and add up over blocks and shards. With equal b_i they

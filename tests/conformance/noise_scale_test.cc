@@ -4,7 +4,7 @@
 // Rows a ~ N(0, I) of n values, targets y = a . w* + e with e ~ N(0, s^2), f = (a . w - y)^2 / 2. At w, with
 // d = w - w*:
 //   G = d ;  tr(S) = E ||(a . d - e) a||^2 - |d|^2 = (n + 1) |d|^2 + n s^2
-#include "common/base/noise_scale.h"
+#include "common/measures/noise_scale.h"
 
 #include <gtest/gtest.h>
 

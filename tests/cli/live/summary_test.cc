@@ -102,9 +102,9 @@ TEST(WorkerTableTest, HasARowForEachWorker) {
        "staleness_seconds_p50": null, "gap_mean": null}]})");
   EXPECT_EQ(WorkerTable(summary),
             "  worker  applied                           not applied  staleness p50 / p90 / max"
-            "                   in time  gap mean / max\n"
+            "                   in time   gap mean / max\n"
             "       0    4,688  3 late, 1 not finite, 2 late in part                  1 / 2 / 5"
-            "  12.3 ms / 250 ms / 2.5 s  0.00123 / 0.01\n"
+            "  12.3 ms / 250 ms / 2.5 s  0.001235 / 0.01\n"
             "       1       12                                                        0 / 0 / 0\n");
 }
 

@@ -1,38 +1,14 @@
-// StalenessDistribution, ProgressMeter and WorkTotals.
+// ProgressMeter and WorkTotals.
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "common/base/staleness.h"
 #include "common/job/program_metrics.h"
 #include "server/control/progress_meter.h"
 #include "server/control/work_totals.h"
 
 namespace catchment {
 namespace {
-
-TEST(StalenessDistributionTest, IsZeroWithoutPushes) {
-  StalenessDistribution staleness;
-  EXPECT_EQ(staleness.mean(), 0);
-  EXPECT_EQ(staleness.quantile(0.5), 0);
-  EXPECT_EQ(staleness.max(), 0);
-}
-
-TEST(StalenessDistributionTest, AddsUpCountsOfSeveralShards) {
-  v1::WorkerStatistics statistics;
-  for (uint64_t value : {0, 1, 2}) statistics.add_staleness_values(value);
-  for (uint64_t count : {40, 9, 1}) statistics.add_staleness_counts(count);
-  StalenessDistribution staleness;
-  staleness.Add(statistics);
-  staleness.Add(statistics);
-  EXPECT_EQ(staleness.count(), 100u);
-  EXPECT_DOUBLE_EQ(staleness.mean(), 0.22);
-  EXPECT_EQ(staleness.quantile(0.5), 0);
-  EXPECT_EQ(staleness.quantile(0.8), 0);
-  EXPECT_EQ(staleness.quantile(0.81), 1);
-  EXPECT_EQ(staleness.quantile(0.99), 2);
-  EXPECT_EQ(staleness.max(), 2);
-}
 
 v1::Progress ProgressOf(uint64_t samples, double loss_sum, uint64_t correct) {
   v1::Progress progress;

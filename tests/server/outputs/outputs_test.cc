@@ -25,16 +25,12 @@ std::vector<json> Lines(const std::string& path) {
   return lines;
 }
 
-v1::Job MakeJob() {
-  v1::Job job;
-  job.set_name("digits");
-  job.set_workers(2);
-  job.mutable_algorithm()->set_preset("downpour");
-  return job;
-}
-
 v1::JobStatus MakeStatus() {
   v1::JobStatus status;
+  status.set_job("digits");
+  status.mutable_settings()->set_workers(2);
+  status.mutable_settings()->mutable_algorithm()->set_preset("downpour");
+  for (int s = 0; s < 2; ++s) status.add_servers();
   status.set_phase(v1::JobStatus::DONE);
   status.set_wall_seconds(4);
   status.set_epochs(1.5);
@@ -53,7 +49,7 @@ v1::JobStatus MakeStatus() {
 }
 
 TEST(OutputsTest, SummaryHasAllThatScriptsRelyOn) {
-  const json summary = json::parse(SummaryJson(MakeJob(), MakeStatus(), {3, {"cpu"}}));
+  const json summary = json::parse(SummaryJson(MakeStatus(), {{"cpu"}}));
   for (const char* key :
        {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
         "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
@@ -61,7 +57,7 @@ TEST(OutputsTest, SummaryHasAllThatScriptsRelyOn) {
     EXPECT_TRUE(summary.contains(key)) << key;
   }
   EXPECT_EQ(summary["algorithm"], "downpour");
-  EXPECT_EQ(summary["servers"], 3);
+  EXPECT_EQ(summary["servers"], 2);
   EXPECT_EQ(summary["workers"], 2);
   EXPECT_EQ(summary["device"], "cpu");
   EXPECT_EQ(summary["samples_per_second"], 250);
@@ -73,7 +69,7 @@ TEST(OutputsTest, WhatWasNotMeasuredIsNull) {
   v1::JobStatus status = MakeStatus();
   status.set_test_samples(0);
   status.set_wall_seconds(0);
-  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  const json summary = json::parse(SummaryJson(status, {}));
   EXPECT_TRUE(summary["test_accuracy"].is_null());
   EXPECT_TRUE(summary["test_loss"].is_null());
   EXPECT_EQ(summary["samples_per_second"], 0);
@@ -83,7 +79,7 @@ TEST(OutputsTest, WhatWasNotMeasuredIsNull) {
 TEST(OutputsTest, RealTargetsHaveALossAndNoAccuracy) {
   v1::JobStatus status = MakeStatus();
   status.set_has_accuracy(false);
-  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  const json summary = json::parse(SummaryJson(status, {}));
   EXPECT_TRUE(summary["test_accuracy"].is_null());
   EXPECT_EQ(summary["test_loss"], 0.5);
 }
@@ -98,7 +94,7 @@ TEST(OutputsTest, SummarySaysWhereTheTimeOfTheWorkersWent) {
   status.set_read_seconds(1.5);
   status.set_round_trip_p50_us(500);
   status.set_round_trip_p99_us(900);
-  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  const json summary = json::parse(SummaryJson(status, {}));
   EXPECT_EQ(summary["compute_seconds"], 8);
   EXPECT_EQ(summary["push_seconds"], 4);
   EXPECT_EQ(summary["pull_seconds"], 2);
@@ -119,12 +115,12 @@ TEST(OutputsTest, StalenessOfEveryWorkerIsOverAllShards) {
     // Values without counts are not there.
     for (uint64_t value = 10; value < 1000; ++value) worker->add_staleness_values(value);
   }
-  const json workers = json::parse(SummaryJson(MakeJob(), status, {}))["staleness_per_worker"];
+  const json workers = json::parse(SummaryJson(status, {}))["staleness_per_worker"];
   ASSERT_EQ(workers.size(), 1u);
   EXPECT_EQ(workers[0]["worker"], 7);
   EXPECT_EQ(workers[0]["mean"], 2);
   EXPECT_EQ(workers[0]["max"], 4);
-  const json counts = json::parse(SummaryJson(MakeJob(), status, {}))["staleness_counts"];
+  const json counts = json::parse(SummaryJson(status, {}))["staleness_counts"];
   EXPECT_EQ(counts, json::parse("[[0, 1], [4, 1]]"));
 }
 
@@ -159,7 +155,7 @@ v1::JobStatus WithPushes() {
 }
 
 TEST(OutputsTest, SummaryTellsOfEveryWorkerOverAllShardsAndOnEach) {
-  const json summary = json::parse(SummaryJson(MakeJob(), WithPushes(), {2, {}}));
+  const json summary = json::parse(SummaryJson(WithPushes(), {}));
   const json& workers = summary["per_worker"];
   ASSERT_EQ(workers.size(), 2u);
   EXPECT_EQ(workers[0]["worker"], 3);
@@ -182,7 +178,7 @@ TEST(OutputsTest, SummaryTellsOfEveryWorkerOverAllShardsAndOnEach) {
 }
 
 TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
-  const json summary = json::parse(SummaryJson(MakeJob(), WithPushes(), {2, {}}));
+  const json summary = json::parse(SummaryJson(WithPushes(), {}));
   const json& shards = summary["per_shard"];
   ASSERT_EQ(shards.size(), 2u);
   EXPECT_EQ(shards[0]["pushes_applied"], 20);
@@ -193,7 +189,7 @@ TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
   EXPECT_EQ(summary["momentum"], 0.25);
   EXPECT_EQ(summary["pushes_waiting"], 4);
   EXPECT_EQ(summary["gap_max"], 1);
-  const json without = json::parse(SummaryJson(MakeJob(), MakeStatus(), {}));
+  const json without = json::parse(SummaryJson(MakeStatus(), {}));
   for (const char* key : {"momentum", "implicit_momentum", "gap_mean", "staleness_seconds_p50"}) {
     EXPECT_TRUE(without[key].is_null()) << key;
   }
@@ -201,7 +197,7 @@ TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
 
 TEST(OutputsTest, UpdatesOfQuorumsAreAddedUpOverAllShards) {
   v1::JobStatus status = WithPushes();
-  const auto summary = [&status] { return json::parse(SummaryJson(MakeJob(), status, {2, {}})); };
+  const auto summary = [&status] { return json::parse(SummaryJson(status, {})); };
   for (const char* key : {"closed_by_all", "closed_by_grace", "closed_by_loss", "grace_seconds_mean",
                           "merged_mean", "merged_counts"}) {
     ASSERT_TRUE(summary()[key].is_null()) << key;
@@ -245,7 +241,7 @@ TEST(OutputsTest, NoiseScaleIsOfTheSumsOverAllShards) {
     noise->set_trace(trace);
     noise->set_squared_gradient(squared_gradient);
   };
-  const auto summary = [&status] { return json::parse(SummaryJson(MakeJob(), status, {2, {}})); };
+  const auto summary = [&status] { return json::parse(SummaryJson(status, {})); };
   set(0, 12, 30, 0.5);
   for (const char* key : {"noise_scale", "noise_updates", "noise_trace", "noise_squared_gradient"}) {
     ASSERT_TRUE(summary()[key].is_null()) << key << ": shard 1 has none";
@@ -394,14 +390,14 @@ TEST(OutputsTest, EveryLineIsAnEventForTensorBoardAtTheTimeOfDay) {
 
 TEST(OutputsTest, SummaryIsWrittenToItsDirectoryAndNowhereWithoutOne) {
   const std::string directory = Directory("summary/deep");
-  ASSERT_TRUE((*Outputs::Open(directory))->WriteSummary(MakeJob(), MakeStatus(), {1, {}}).ok());
+  ASSERT_TRUE((*Outputs::Open(directory))->WriteSummary(MakeStatus(), {}).ok());
   std::ifstream file(directory + "/summary.json");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_EQ(text.str(), SummaryJson(MakeJob(), MakeStatus(), {1, {}}));
+  EXPECT_EQ(text.str(), SummaryJson(MakeStatus(), {}));
   const auto none = *Outputs::Open("");
   EXPECT_FALSE(none->enabled());
-  EXPECT_TRUE(none->WriteSummary(MakeJob(), MakeStatus(), {1, {}}).ok());
+  EXPECT_TRUE(none->WriteSummary(MakeStatus(), {}).ok());
   EXPECT_TRUE(none->MaybeWriteMetrics(MakeStatus(), 1).ok());
 }
 

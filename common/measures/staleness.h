@@ -1,13 +1,12 @@
 // The distribution of the staleness of pushes.
 //
 // Units: versions. Threads: not thread-safe.
-#ifndef CATCHMENT_COMMON_BASE_STALENESS_H_
-#define CATCHMENT_COMMON_BASE_STALENESS_H_
+#ifndef CATCHMENT_COMMON_MEASURES_STALENESS_H_
+#define CATCHMENT_COMMON_MEASURES_STALENESS_H_
 
 #include <cstdint>
 #include <map>
 
-#include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -34,9 +33,6 @@ class StalenessDistribution {
   uint64_t count_ = 0;
 };
 
-// Returns the distribution over all shards and all present and former workers.
-StalenessDistribution TotalStaleness(const v1::JobStatus& status);
-
 }  // namespace catchment
 
-#endif  // CATCHMENT_COMMON_BASE_STALENESS_H_
+#endif  // CATCHMENT_COMMON_MEASURES_STALENESS_H_

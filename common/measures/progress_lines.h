@@ -1,8 +1,8 @@
 // The progress of a job in lines of text, which commands show and the master logs.
 //
 // Threads: pure functions.
-#ifndef CATCHMENT_COMMON_JOB_PROGRESS_LINES_H_
-#define CATCHMENT_COMMON_JOB_PROGRESS_LINES_H_
+#ifndef CATCHMENT_COMMON_MEASURES_PROGRESS_LINES_H_
+#define CATCHMENT_COMMON_MEASURES_PROGRESS_LINES_H_
 
 #include <string>
 
@@ -23,4 +23,4 @@ std::string EvaluationLine(const v1::JobStatus& status);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_COMMON_JOB_PROGRESS_LINES_H_
+#endif  // CATCHMENT_COMMON_MEASURES_PROGRESS_LINES_H_

@@ -4,8 +4,8 @@
 // A worker's rates are relative to its own time (the time that its training thread has spent computing and
 // waiting), which is sent with its counts in one message, so the age of the message has no effect. Units:
 // seconds. Threads: pure functions.
-#ifndef CATCHMENT_COMMON_BASE_WORK_RATES_H_
-#define CATCHMENT_COMMON_BASE_WORK_RATES_H_
+#ifndef CATCHMENT_COMMON_MEASURES_WORK_RATES_H_
+#define CATCHMENT_COMMON_MEASURES_WORK_RATES_H_
 
 #include <optional>
 
@@ -51,4 +51,4 @@ std::optional<double> SamplesPerSecond(const v1::JobStatus& status, const v1::Jo
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_COMMON_BASE_WORK_RATES_H_
+#endif  // CATCHMENT_COMMON_MEASURES_WORK_RATES_H_

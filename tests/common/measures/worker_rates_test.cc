@@ -1,9 +1,22 @@
 #include <gtest/gtest.h>
 
-#include "server/outputs/push_report.h"
+#include "common/measures/measures.h"
 
 namespace catchment {
 namespace {
+
+// Each time, the rates since the last time.
+class WorkerRates {
+ public:
+  nlohmann::ordered_json Update(const v1::JobStatus& status) {
+    const auto rates = RatesPerWorker(status, last_);
+    last_ = status;
+    return rates;
+  }
+
+ private:
+  v1::JobStatus last_;
+};
 
 void SetWorker(v1::JobStatus* status, uint32_t index, uint64_t samples, double compute, double push,
                double pull, double data) {

@@ -1,8 +1,8 @@
 // The updates of blocks that quorums have made (consistency.quorum), over all servers.
 //
 // Threads: pure functions.
-#ifndef CATCHMENT_COMMON_BASE_QUORUM_TOTAL_H_
-#define CATCHMENT_COMMON_BASE_QUORUM_TOTAL_H_
+#ifndef CATCHMENT_COMMON_MEASURES_QUORUM_TOTAL_H_
+#define CATCHMENT_COMMON_MEASURES_QUORUM_TOTAL_H_
 
 #include <cstdint>
 #include <map>
@@ -32,4 +32,4 @@ std::optional<QuorumTotal> TotalQuorum(const v1::JobStatus& status);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_COMMON_BASE_QUORUM_TOTAL_H_
+#endif  // CATCHMENT_COMMON_MEASURES_QUORUM_TOTAL_H_

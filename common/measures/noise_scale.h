@@ -6,8 +6,8 @@
 // and 1 + B / B_noise times the fewest possible samples. Servers measure it (server/rules/gradient_noise.h).
 //
 // Threads: pure functions.
-#ifndef CATCHMENT_COMMON_BASE_NOISE_SCALE_H_
-#define CATCHMENT_COMMON_BASE_NOISE_SCALE_H_
+#ifndef CATCHMENT_COMMON_MEASURES_NOISE_SCALE_H_
+#define CATCHMENT_COMMON_MEASURES_NOISE_SCALE_H_
 
 #include <cstdint>
 #include <optional>
@@ -28,4 +28,4 @@ std::optional<double> NoiseScale(const v1::GradientNoise& noise);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_COMMON_BASE_NOISE_SCALE_H_
+#endif  // CATCHMENT_COMMON_MEASURES_NOISE_SCALE_H_

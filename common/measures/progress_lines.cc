@@ -1,4 +1,4 @@
-#include "common/job/progress_lines.h"
+#include "common/measures/progress_lines.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "common/base/noise_scale.h"
+#include "common/measures/noise_scale.h"
 
 #include <algorithm>
 

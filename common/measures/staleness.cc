@@ -1,4 +1,4 @@
-#include "common/base/staleness.h"
+#include "common/measures/staleness.h"
 
 #include <glog/logging.h>
 
@@ -45,14 +45,6 @@ double StalenessDistribution::quantile(double share) const {
 
 double StalenessDistribution::max() const {
   return counts_.empty() ? 0 : static_cast<double>(counts_.rbegin()->first);
-}
-
-StalenessDistribution TotalStaleness(const v1::JobStatus& status) {
-  StalenessDistribution total;
-  for (const v1::ShardReport& shard : status.shards()) {
-    for (const v1::WorkerStatistics& worker : shard.workers()) total.Add(worker);
-  }
-  return total;
 }
 
 }  // namespace catchment

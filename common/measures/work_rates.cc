@@ -1,4 +1,4 @@
-#include "common/base/work_rates.h"
+#include "common/measures/work_rates.h"
 
 #include <numeric>
 

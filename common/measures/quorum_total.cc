@@ -1,4 +1,4 @@
-#include "common/base/quorum_total.h"
+#include "common/measures/quorum_total.h"
 
 #include <algorithm>
 
