@@ -16,7 +16,6 @@
 //   watches     considers the worker lost whose process id is in the file "hung", and has those in "pids"
 // FAKE_SUMMARY, if set, has more members of summary.json: "\"train_samples\": 600, ".
 // A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
-#include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,18 +27,18 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/base/host_name.h"
-#include "proto/master.grpc.pb.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 namespace v1 = catchment::v1;
+using catchment::ScriptedMaster;
 
 std::atomic<bool> asked_to_end{false};
 std::string stop_reason;  // written before asked_to_end
@@ -60,65 +59,58 @@ bool Scripted(const std::string& word) {
          std::istream_iterator<std::string>();
 }
 
-class FakeMaster final : public v1::MasterService::Service {
- public:
-  explicit FakeMaster(std::string out) : out_(std::move(out)) {}
-
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
-    std::ofstream(out_ + "/asked").flush();
-    status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
-    status->set_samples(100);
-    if (Scripted("recovers")) status->set_recoveries(1);
-    if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
-    status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
-    if (Scripted("swapped") || Scripted("watches")) AddWorkers(status);
-    if (Scripted("watches")) LoseWorker(status);
-    if (Scripted("scored")) {
-      status->set_test_samples(10);
-      status->set_has_accuracy(true);
-      status->set_test_accuracy(0.5);
-      status->set_tested_at_samples(100);
-    }
-    return grpc::Status::OK;
+void AddWorkers(const std::string& out, v1::JobStatus* status) {
+  std::ifstream file(out + "/pids");
+  std::vector<uint32_t> pids{std::istream_iterator<uint32_t>(file), {}};
+  for (size_t i = 0; i < pids.size(); ++i) {
+    v1::WorkerStatus* worker = status->add_workers();
+    worker->set_worker(pids.size() - 1 - i);
+    worker->set_pid(pids[i]);
   }
-  grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
-    std::cerr << "Stop: " << request->reason() << std::endl;
-    stop_reason = request->reason();
-    if (!Scripted("stubborn")) asked_to_end = true;
-    return grpc::Status::OK;
-  }
+}
 
- private:
-  void AddWorkers(v1::JobStatus* status) const {
-    std::ifstream file(out_ + "/pids");
-    std::vector<uint32_t> pids{std::istream_iterator<uint32_t>(file), {}};
-    for (size_t i = 0; i < pids.size(); ++i) {
-      v1::WorkerStatus* worker = status->add_workers();
-      worker->set_worker(pids.size() - 1 - i);
-      worker->set_pid(pids[i]);
-    }
-  }
+void LoseWorker(const std::string& out, v1::JobStatus* status) {
+  status->mutable_settings()->mutable_faults()->set_stuck_seconds(Scripted("patient") ? 0 : 0.05);
+  int pid = 0;
+  if (!(std::ifstream(out + "/hung") >> pid)) return;
+  status->add_events("worker 0 (" + catchment::HostName() + ":" + std::to_string(pid) +
+                     ") has made no progress: considered lost");
+}
 
-  void LoseWorker(v1::JobStatus* status) const {
-    status->mutable_settings()->mutable_faults()->set_stuck_seconds(Scripted("patient") ? 0 : 0.05);
-    int pid = 0;
-    if (!(std::ifstream(out_ + "/hung") >> pid)) return;
-    status->add_events("worker 0 (" + catchment::HostName() + ":" + std::to_string(pid) +
-                       ") has made no progress: considered lost");
+absl::Status Report(const std::string& out, v1::JobStatus* status) {
+  std::ofstream(out + "/asked").flush();
+  status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
+  status->set_samples(100);
+  if (Scripted("recovers")) status->set_recoveries(1);
+  if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
+  status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  if (Scripted("swapped") || Scripted("watches")) AddWorkers(out, status);
+  if (Scripted("watches")) LoseWorker(out, status);
+  if (Scripted("scored")) {
+    status->set_test_samples(10);
+    status->set_has_accuracy(true);
+    status->set_test_accuracy(0.5);
+    status->set_tested_at_samples(100);
   }
+  return absl::OkStatus();
+}
 
-  const std::string out_;
-};
+absl::Status Stop(const v1::StopRequest& request) {
+  std::cerr << "Stop: " << request.reason() << std::endl;
+  stop_reason = request.reason();
+  if (!Scripted("stubborn")) asked_to_end = true;
+  return absl::OkStatus();
+}
 
 void AwaitEnd(const std::string& out) {
   while (!asked_to_end && (out.empty() || !(fs::exists(out + "/finish") || fs::exists(out + "/fail"))))
     usleep(5000);
 }
 
-int Fail(const std::string& out, grpc::Server* server) {
+int Fail(const std::string& out, ScriptedMaster* master) {
   std::string reason;
   std::getline(std::ifstream(out + "/fail") >> std::ws, reason);
-  server->Shutdown();
+  master->Shutdown();
   std::ofstream(out + "/deaf").flush();
   while (!fs::exists(out + "/failed")) usleep(5000);
   std::ofstream(out + "/summary.json") << "{\"phase\": \"FAILED\", \"reason\": \"" << reason << "\"}\n";
@@ -134,16 +126,13 @@ int RunMaster(const std::string& out) {
     fs::create_directories(out + "/checkpoints/checkpoint-1");
     std::ofstream(out + "/checkpoints/checkpoint-1/manifest.textproto") << "number: 1\n";
   }
-  FakeMaster master(out);
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&master);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (Scripted("deaf")) server->Shutdown();
-  if (!Scripted("mute")) std::cout << "catchment_server 0: listening on 127.0.0.1:" << port << std::endl;
+  ScriptedMaster master;
+  master.get_status.SetHandler([out](const auto&, v1::JobStatus* status) { return Report(out, status); });
+  master.stop.SetHandler([](const v1::StopRequest& request, auto*) { return Stop(request); });
+  if (Scripted("deaf")) master.Shutdown();
+  if (!Scripted("mute")) std::cout << "catchment_server 0: listening on " << master.address() << std::endl;
   AwaitEnd(out);
-  if (fs::exists(out + "/fail")) return Fail(out, server.get());
+  if (fs::exists(out + "/fail")) return Fail(out, &master);
   const char* const facts = std::getenv("FAKE_SUMMARY");
   std::ofstream(out + "/summary.json")
       << "{" << (facts == nullptr ? "" : facts) << "\"phase\": \"" << (asked_to_end ? "STOPPED" : "DONE")

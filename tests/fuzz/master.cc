@@ -233,7 +233,7 @@ class Test {
   }
 
   FuzzInput in_;
-  ManualClock clock_;
+  SettableClock clock_;
   v1::Job job_;
   bool changed_ = false;
   std::unique_ptr<Master> master_;

@@ -17,11 +17,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/version.h"
-#include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "proto/master.grpc.pb.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace catchment {
 namespace {
@@ -78,17 +77,6 @@ class DoctorTest : public ::testing::Test {
   std::ostringstream out_, err_;
 };
 
-class Master final : public v1::MasterService::Service {
- public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    reply->mutable_job()->set_name("digits");
-    reply->set_protocol_version(kProtocolVersion);
-    reply->set_build(BuildVersion());
-    reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::Seconds(40) - absl::UnixEpoch()));
-    return grpc::Status::OK;
-  }
-};
-
 TEST_F(DoctorTest, EveryLineHasAVerdictAndOnlyThisMachineIsChecked) {
   const int code = Run({});
   EXPECT_THAT(code, AnyOf(0, 1));
@@ -107,13 +95,13 @@ TEST_F(DoctorTest, EveryLineHasAVerdictAndOnlyThisMachineIsChecked) {
 }
 
 TEST_F(DoctorTest, MasterThatAnswersIsNamedWithItsVersion) {
-  Master master;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&master);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  Examination found = Examine({absl::StrCat("127.0.0.1:", port)});
+  ScriptedMaster master;
+  master.get_job.EditReply([](v1::GetJobReply* reply) {
+    reply->mutable_job()->set_name("digits");
+    reply->set_build(BuildVersion());
+    reply->set_unix_seconds(absl::ToDoubleSeconds(absl::Now() - absl::Seconds(40) - absl::UnixEpoch()));
+  });
+  Examination found = Examine({master.address()});
   EXPECT_EQ(found.verdict("ports"), "ok");
   EXPECT_THAT(found.text("ports"), HasSubstr("job digits"));
   EXPECT_THAT(found.text("version"), HasSubstr("as the master"));

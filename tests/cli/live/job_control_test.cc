@@ -1,56 +1,51 @@
 #include "cli/live/job_control.h"
 
-#include <grpcpp/grpcpp.h>
-
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace catchment {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class Master final : public v1::MasterService::Service {
- public:
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
-    status->set_job("digits");
-    status->set_run_id(run_id);
-    status->add_workers()->set_host("\x1b[2Jnode0");
-    status->add_events("a\rb");
-    status->add_events("a\nE20261125 b\u202e\u009b");
-    return grpc::Status::OK;
-  }
-  grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
-    stopped = request->run_id();
-    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "got: " + request->reason());
-  }
-
-  std::atomic<uint64_t> run_id = 7;
-  std::atomic<uint64_t> stopped = 0;  // the run that was meant by the last request; 0: any, or none
-};
+using ::testing::IsEmpty;
 
 class JobControlTest : public ::testing::Test {
  protected:
   JobControlTest() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(&master_);
-    server_ = builder.BuildAndStart();
+    master_.get_status.EditReply([](v1::JobStatus* status) {
+      status->set_job("digits");
+      status->set_run_id(7);
+      status->add_workers()->set_host("\x1b[2Jnode0");
+      status->add_events("a\rb");
+      status->add_events("a\nE20261125 b\u202e\u009b");
+    });
+    master_.stop.SetHandler([](const v1::StopRequest& request, auto*) {
+      return absl::FailedPreconditionError("got: " + request.reason());
+    });
   }
-  std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string Address() const { return master_.address(); }
+  void SetRunId(uint64_t run_id) {
+    master_.get_status.EditReply([run_id](v1::JobStatus* status) { status->set_run_id(run_id); });
+  }
+  // Returns the run that each request to stop means.
+  std::vector<uint64_t> Stopped() const {
+    std::vector<uint64_t> runs;
+    for (const v1::StopRequest& request : master_.stop.requests()) runs.push_back(request.run_id());
+    return runs;
+  }
   JobControl Client() const { return *JobControl::Create(Address(), {}); }
 
-  Master master_;
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  ScriptedMaster master_;
 };
 
 TEST_F(JobControlTest, GetsTheStatus) {
@@ -77,7 +72,7 @@ TEST_F(JobControlTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {
 
 TEST_F(JobControlTest, AMasterThatIsNotThereIsNamed) {
   JobControl client = Client();
-  server_->Shutdown();
+  master_.Shutdown();
   const auto status = client.GetStatus();
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.status().message()), HasSubstr("master at " + Address()));
@@ -168,29 +163,29 @@ TEST_F(DirectoryOfAMaster, ItsRunIsShownAndStopped) {
   EXPECT_EQ(client.address(), Address());
   EXPECT_TRUE(client.GetStatus().ok());
   EXPECT_THAT(std::string(client.Stop("enough").message()), HasSubstr("got: enough"));
-  EXPECT_EQ(master_.stopped, 7u);
+  EXPECT_THAT(Stopped(), ElementsAre(7));
 }
 
 // The master was killed, and another job has its address.
 TEST_F(DirectoryOfAMaster, AnotherRunAtItsAddressIsNeitherShownNorStopped) {
-  master_.run_id = 8;
+  SetRunId(8);
   JobControl client = ClientOfDirectory();
   for (const absl::Status& status : {client.GetStatus().status(), client.Stop("enough")}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("is that of another run"), HasSubstr("digits"),
                                                      HasSubstr(Directory() + "/master.address")));
   }
-  EXPECT_EQ(master_.stopped, 0u);
+  EXPECT_THAT(Stopped(), IsEmpty());
 }
 
 TEST_F(DirectoryOfAMaster, ARunThatWasStartedAgainInItIsStopped) {
   JobControl client = ClientOfDirectory();
   ASSERT_TRUE(client.GetStatus().ok());
   files_.WriteRun(9);
-  master_.run_id = 9;
+  SetRunId(9);
   EXPECT_TRUE(client.GetStatus().ok());
   EXPECT_THAT(std::string(client.Stop("enough").message()), HasSubstr("got: enough"));
-  EXPECT_EQ(master_.stopped, 9u);
+  EXPECT_THAT(Stopped(), ElementsAre(9));
 }
 
 }  // namespace

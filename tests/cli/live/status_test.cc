@@ -5,20 +5,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "cli/live/commands.h"
-#include "common/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/health.grpc.pb.h"
-#include "proto/master.grpc.pb.h"
 #include "tests/cli/live/healthy_status.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace catchment {
 namespace {
@@ -41,41 +40,13 @@ Answer Status(const std::vector<std::string>& args, ScreenSize size = {}) {
   return {exit_code, out.str(), err.str()};
 }
 
-// Returns its statuses in order, and then repeats the last one.
-class Master final : public v1::MasterService::Service {
- public:
-  explicit Master(std::vector<v1::JobStatus> statuses) : statuses_(std::move(statuses)) {}
-
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
-                         v1::JobStatus* status) override {
-    MutexLock lock(&mu_);
-    asked_.push_back(request->again_in_seconds());
-    *status = statuses_[std::min(asked_.size(), statuses_.size()) - 1];
-    return grpc::Status::OK;
-  }
-  std::vector<double> asked() {
-    MutexLock lock(&mu_);
-    return asked_;
-  }
-
- private:
-  const std::vector<v1::JobStatus> statuses_;
-  Mutex mu_;
-  std::vector<double> asked_ ABSL_GUARDED_BY(mu_);
-};
-
-struct Server {
-  explicit Server(grpc::Service* service) {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(service);
-    server = builder.BuildAndStart();
-    address = "127.0.0.1:" + std::to_string(port);
-  }
-  std::unique_ptr<grpc::Server> server;
-  std::string address;
-};
+// Returns how soon each request promises the next one.
+std::vector<double> Asked(const ScriptedMaster& master) {
+  std::vector<double> seconds;
+  for (const v1::GetStatusRequest& request : master.get_status.requests())
+    seconds.push_back(request.again_in_seconds());
+  return seconds;
+}
 
 v1::JobStatus In(v1::JobStatus::Phase phase, const std::string& reason = "") {
   v1::JobStatus status = HealthyStatus();
@@ -90,9 +61,9 @@ TEST(StatusTest, ExitCodeTellsWhetherTheJobHasFailed) {
                                          {v1::JobStatus::DONE, 0},
                                          {v1::JobStatus::STOPPED, 0},
                                          {v1::JobStatus::FAILED, 1}}) {
-    Master master({In(phase, "a reason")});
-    const Server server(&master);
-    for (const auto& args : {std::vector<std::string>{server.address}, {server.address, "--watch=0.1"}}) {
+    ScriptedMaster master;
+    master.get_status.Queue({In(phase, "a reason")});
+    for (const auto& args : {std::vector<std::string>{master.address()}, {master.address(), "--watch=0.1"}}) {
       const bool ends = phase != v1::JobStatus::WAITING && phase != v1::JobStatus::TRAINING;
       if (args.size() > 1 && !ends) continue;
       const Answer answer = Status(args);
@@ -104,19 +75,19 @@ TEST(StatusTest, ExitCodeTellsWhetherTheJobHasFailed) {
 }
 
 TEST(StatusTest, ASingleReadingPromisesNoOther) {
-  Master master({HealthyStatus()});
-  const Server server(&master);
-  EXPECT_EQ(Status({server.address}).exit_code, 0);
-  EXPECT_THAT(master.asked(), testing::ElementsAre(0));
+  ScriptedMaster master;
+  master.get_status.Queue({HealthyStatus()});
+  EXPECT_EQ(Status({master.address()}).exit_code, 0);
+  EXPECT_THAT(Asked(master), testing::ElementsAre(0));
 }
 
 TEST(StatusTest, WatchShowsABlockEachTimeAndEndsWithTheJob) {
   v1::JobStatus later = HealthyStatus();
   later.set_samples(153600 + 500);
   later.set_wall_seconds(81);
-  Master master({HealthyStatus(), later, In(v1::JobStatus::FINISHING), In(v1::JobStatus::DONE)});
-  const Server server(&master);
-  const Answer answer = Status({server.address, "--watch=0.05"});
+  ScriptedMaster master;
+  master.get_status.Queue({HealthyStatus(), later, In(v1::JobStatus::FINISHING), In(v1::JobStatus::DONE)});
+  const Answer answer = Status({master.address(), "--watch=0.05"});
   EXPECT_EQ(answer.exit_code, 0);
   const std::vector<std::string> blocks = absl::StrSplit(answer.out, "\ndigits (downpour), ");
   ASSERT_EQ(blocks.size(), 4u) << answer.out;
@@ -125,13 +96,13 @@ TEST(StatusTest, WatchShowsABlockEachTimeAndEndsWithTheJob) {
   EXPECT_THAT(blocks[3], StartsWith("done\n"));
   EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));
   // The job waits for the next request.
-  EXPECT_THAT(master.asked(), Each(Gt(0.05)));
+  EXPECT_THAT(Asked(master), Each(Gt(0.05)));
 }
 
 TEST(StatusTest, OnATerminalBlocksTakeEachOthersPlaceAndTheLastOneStays) {
-  Master master({HealthyStatus(), HealthyStatus(), In(v1::JobStatus::DONE)});
-  const Server server(&master);
-  const std::string out = Status({server.address, "--watch=0.05"}, {80, 12}).out;
+  ScriptedMaster master;
+  master.get_status.Queue({HealthyStatus(), HealthyStatus(), In(v1::JobStatus::DONE)});
+  const std::string out = Status({master.address(), "--watch=0.05"}, {80, 12}).out;
   EXPECT_THAT(out, StartsWith("\x1b[?1049h\x1b[?25l\x1b[H"));
   const std::vector<std::string> screens_and_last = absl::StrSplit(out, "\x1b[?25h\x1b[?1049l");
   ASSERT_EQ(screens_and_last.size(), 2u);
@@ -144,26 +115,26 @@ TEST(StatusTest, OnATerminalBlocksTakeEachOthersPlaceAndTheLastOneStays) {
 }
 
 TEST(StatusTest, JsonIsOneObjectOrOneALine) {
-  Master master({HealthyStatus(), HealthyStatus(), In(v1::JobStatus::DONE)});
-  const Server server(&master);
-  const auto once = nlohmann::json::parse(Status({server.address, "--json"}).out, nullptr, false);
+  ScriptedMaster master;
+  master.get_status.Queue({HealthyStatus(), HealthyStatus(), In(v1::JobStatus::DONE)});
+  const auto once = nlohmann::json::parse(Status({master.address(), "--json"}).out, nullptr, false);
   EXPECT_EQ(once.value("phase", ""), "TRAINING");
   const std::vector<std::string> lines = absl::StrSplit(
-      Status({server.address, "--json", "--watch=0.05"}, {80, 24}).out, '\n', absl::SkipEmpty());
+      Status({master.address(), "--json", "--watch=0.05"}, {80, 24}).out, '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(nlohmann::json::parse(lines[0], nullptr, false).value("phase", ""), "TRAINING");
   EXPECT_EQ(nlohmann::json::parse(lines[1], nullptr, false).value("phase", ""), "DONE");
 }
 
 TEST(StatusTest, ASignalEndsWatchingAndGivesTheTerminalBack) {
-  Master master({HealthyStatus()});
-  const Server server(&master);
+  ScriptedMaster master;
+  master.get_status.Queue({HealthyStatus()});
   const pthread_t watcher = pthread_self();
   std::thread user([&] {
-    while (master.asked().size() < 3) std::this_thread::yield();
+    master.get_status.Await(3);
     pthread_kill(watcher, SIGINT);
   });
-  const Answer answer = Status({server.address, "--watch=0.05"}, {100, 50});
+  const Answer answer = Status({master.address(), "--watch=0.05"}, {100, 50});
   user.join();
   EXPECT_EQ(answer.exit_code, 128 + SIGINT);
   EXPECT_THAT(answer.out, testing::EndsWith("\x1b[?25h\x1b[?1049l"));
@@ -172,24 +143,23 @@ TEST(StatusTest, ASignalEndsWatchingAndGivesTheTerminalBack) {
 // ------------------------------------------------------------------------------------------------- errors
 
 TEST(StatusErrorTest, UnreachableMasterIsNamedWithPossibleReasons) {
-  Master master({HealthyStatus()});
-  Server server(&master);
-  server.server->Shutdown();
-  for (const auto& args : {std::vector<std::string>{server.address}, {server.address, "--watch"}}) {
+  ScriptedMaster master;
+  master.Shutdown();
+  for (const auto& args : {std::vector<std::string>{master.address()}, {master.address(), "--watch"}}) {
     const Answer answer = Status(args);
     EXPECT_EQ(answer.exit_code, 3);
     EXPECT_EQ(answer.out, "");
-    EXPECT_THAT(answer.err, HasSubstr("master at " + server.address));
+    EXPECT_THAT(answer.err, HasSubstr("master at " + master.address()));
     EXPECT_THAT(answer.err, HasSubstr("server with index 0"));
   }
 }
 
 TEST(StatusErrorTest, ServerThatIsNotTheMasterIsDistinguished) {
   grpc::health::v1::Health::Service other;
-  const Server server(&other);
-  const Answer answer = Status({server.address});
+  const LoopbackServer server(&other);
+  const Answer answer = Status({server.address()});
   EXPECT_EQ(answer.exit_code, 3);
-  EXPECT_EQ(answer.err, "catchment status: " + server.address +
+  EXPECT_EQ(answer.err, "catchment status: " + server.address() +
                             " answers, but is not the master: give the address of the server with index 0\n");
 }
 

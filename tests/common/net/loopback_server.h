@@ -20,6 +20,7 @@ class LoopbackServer {
   }
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  void Shutdown() { server_->Shutdown(); }
 
  private:
   int port_ = 0;

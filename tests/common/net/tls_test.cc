@@ -10,7 +10,7 @@
 
 #include "common/net/rpc.h"
 #include "common/net/snapshot_reader.h"
-#include "tests/common/base/hasty_clock.h"
+#include "tests/common/base/settable_clock.h"
 #include "tests/server/edge/test_servers.h"
 #include "tests/server/shard/shard_harness.h"
 #include "worker/client/parameter_client.h"
@@ -57,7 +57,7 @@ class TlsTest : public testing::Test {
 
   // Returns the status of a pull by a worker with these credentials, which gives up quickly.
   static absl::Status PullWith(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-    const HastyClock clock(25);
+    const SettableClock clock(25);
     ParameterClient::Options options;
     options.servers = servers_->addresses();
     options.credentials = credentials;

@@ -11,18 +11,13 @@
 #include "common/trace/trace_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-class FakeClock final : public Clock {
- public:
-  double Now() const override { return now; }
-  double now = 100;
-};
 
 std::vector<json> Spans(const json& file) {
   std::vector<json> spans;
@@ -54,7 +49,7 @@ TEST(ClockOffset, ReadingThatContradictsBeginsAnew) {
 }
 
 TEST(TraceRecorder, DropsTheOldestAndCountsThem) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock, /*capacity=*/3);
   for (int i = 0; i < 5; ++i) recorder.Record(absl::StrCat("span ", i), i, i + 1);
   const RecordedTrace trace = recorder.recorded();
@@ -65,7 +60,7 @@ TEST(TraceRecorder, DropsTheOldestAndCountsThem) {
 }
 
 TEST(TraceRecorder, BoundsTheNumberOfNames) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock, /*capacity=*/6000);
   for (int i = 0; i < 6000; ++i) recorder.Record(absl::StrCat("span ", i), i, i + 1);
   std::set<std::string> names;
@@ -75,25 +70,25 @@ TEST(TraceRecorder, BoundsTheNumberOfNames) {
 }
 
 TEST(TraceScope, RecordsOnlyWithARecorder) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   { const TraceScope nothing("before"); }
   SetTrace(&recorder);
   {
     const TraceScope scope("forward");
-    clock.now += 2;
+    clock.Advance(2);
   }
   SetTrace(nullptr);
   { const TraceScope nothing("after"); }
   const RecordedTrace trace = recorder.recorded();
   ASSERT_EQ(trace.spans.size(), 1);
   EXPECT_EQ(trace.spans[0].name, "forward");
-  EXPECT_EQ(trace.spans[0].begin, 100);
-  EXPECT_EQ(trace.spans[0].end, 102);
+  EXPECT_EQ(trace.spans[0].begin, 1000);
+  EXPECT_EQ(trace.spans[0].end, 1002);
 }
 
 TEST(TraceJson, TimesAreOnTheMastersClock) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   recorder.SetProcess("worker 3");
   recorder.NameThread("training");
@@ -117,7 +112,7 @@ TEST(TraceJson, TimesAreOnTheMastersClock) {
 }
 
 TEST(TraceJson, SpansOfALaneThatOverlapAreOnSeveralThreads) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   recorder.RecordOn("network", "a", 0, 2);
   recorder.RecordOn("network", "b", 1, 3);
@@ -130,7 +125,7 @@ TEST(TraceJson, SpansOfALaneThatOverlapAreOnSeveralThreads) {
 }
 
 TEST(TraceJson, NamesOfProgramsAreEscaped) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   recorder.RecordOf(7, "a \"name\" \xff", 0, 1);
   const json file = json::parse(TraceJson({"catchment_worker", "node1", 42}, recorder.recorded()));
@@ -138,7 +133,7 @@ TEST(TraceJson, NamesOfProgramsAreEscaped) {
 }
 
 TEST(TraceJson, AMinuteOfTwoServersAndFourWorkersIsUnder20MB) {
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   // As long as they are on a machine that has been up for months.
   for (size_t i = 0; i < 2 * TraceRecorder::kUsualCapacity; ++i) {
@@ -153,7 +148,7 @@ TEST(JoinTraces, GivesEachProcessItsNumber) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/join");
   ASSERT_TRUE(PrepareTraceDirectory(directory).ok());
   EXPECT_EQ(JoinTraceDirectory(directory).status().code(), absl::StatusCode::kNotFound);
-  FakeClock clock;
+  SettableClock clock;
   TraceRecorder recorder(&clock);
   recorder.Record("step", 2, 4);
   for (const std::string host : {"node0", "node1"}) {
@@ -175,7 +170,7 @@ TEST(JoinTraces, GivesEachProcessItsNumber) {
 TEST(JoinTraces, LeavesOutEarlierRunsAndKeepsThoseBeforeARecovery) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/again");
   ASSERT_TRUE(PrepareTraceDirectory(directory).ok());
-  FakeClock clock;
+  SettableClock clock;
   const auto write = [&](const std::string& host, std::vector<uint64_t> runs, int age) {
     TraceRecorder recorder(&clock);
     recorder.Record("step", 2, 4);

@@ -361,7 +361,7 @@ class Simulation {
 
   const Churn churn_;
   Random random_;
-  ManualClock clock_;
+  SettableClock clock_;
   std::unique_ptr<Master> master_;
   std::vector<FakeShard> shards_;
   std::vector<SimulatedWorker> workers_;

@@ -163,7 +163,7 @@ TEST_P(MasterImageTest, IsRestoredWhateverItsValues) {
       *holder.mutable_kept() = Steps(++epoch, 5);
   }
   MakeConsistent(&image);
-  ManualClock clock;
+  SettableClock clock;
   const std::unique_ptr<Master> master = Master::Restore(job, {{"w", {64}}}, 2, &clock, image, 0);
   google::protobuf::util::MessageDifferencer differencer;
   differencer.set_float_comparison(google::protobuf::util::MessageDifferencer::APPROXIMATE);
@@ -298,7 +298,7 @@ const std::vector<ChangeImage> kOfPlans = {
 
 TEST_P(MasterImageTest, OneThatNoMasterCanHaveWrittenIsRefused) {
   const bool synchronous = GetParam();
-  const ManualClock clock;
+  const SettableClock clock;
   const v1::Job job = MakeJob({.synchronous = synchronous, .workers = 2});
   const v1::MasterImage sound = Training(job, clock)->Save();
   ASSERT_TRUE(CheckMasterImage(sound, job, 2).ok()) << CheckMasterImage(sound, job, 2);
@@ -315,7 +315,7 @@ TEST_P(MasterImageTest, OneThatNoMasterCanHaveWrittenIsRefused) {
 }
 
 TEST(MasterImage, CopiesOfAnotherRunOrOfOtherServersAreRefused) {
-  const ManualClock clock;
+  const SettableClock clock;
   const v1::Job job = MakeJob({.synchronous = false, .workers = 2});
   v1::MasterCopy copy;
   *copy.mutable_master() = Training(job, clock)->Save();
@@ -335,7 +335,7 @@ TEST(MasterImage, NextIncarnationIsAtLeastThatOfTheNewProcess) {
   image.set_train_samples(10);
   image.mutable_leases();
   image.mutable_membership()->set_next_incarnation(7);
-  ManualClock clock;
+  SettableClock clock;
   const v1::Job job = MakeJob({.synchronous = false});
   EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 5)->next_incarnation(), 7u);
   EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 9)->next_incarnation(), 9u);

@@ -160,7 +160,7 @@ class MessageSizesTest : public testing::TestWithParam<bool> {
     Sent("JobStatus", master_->Status());
   }
 
-  ManualClock clock_;
+  SettableClock clock_;
   std::unique_ptr<Master> master_;
   std::vector<FakeShard> shards_;
   std::map<std::string, size_t> sizes_;  // the largest of each kind of message

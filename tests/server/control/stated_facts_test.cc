@@ -327,7 +327,7 @@ class Training {
     ASSERT_TRUE(master_->Heartbeat(request).ok());
   }
 
-  ManualClock clock_;
+  SettableClock clock_;
   std::unique_ptr<Master> master_;
   std::unique_ptr<FakeShard> shard_;
   Peer workers_[2], evaluator_, hostile_;

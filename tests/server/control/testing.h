@@ -1,23 +1,14 @@
-// Common parts of the master's tests: a manual clock, and jobs with all defaults filled in.
+// Common parts of the master's tests: a clock, and jobs with all defaults filled in.
 #ifndef CATCHMENT_TESTS_SERVER_CONTROL_TESTING_H_
 #define CATCHMENT_TESTS_SERVER_CONTROL_TESTING_H_
 
 #include <cstdint>
 #include <string>
 
-#include "common/base/clock.h"
 #include "proto/job.pb.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
-
-class ManualClock final : public Clock {
- public:
-  double Now() const override { return now_; }
-  void Advance(double seconds) { now_ += seconds; }
-
- private:
-  double now_ = 1000;
-};
 
 struct JobOptions {
   bool synchronous = true;

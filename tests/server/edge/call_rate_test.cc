@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/server/control/testing.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -22,7 +22,7 @@ class CallRateTest : public testing::Test {
     return accepted;
   }
 
-  ManualClock clock_;
+  SettableClock clock_;
   CallRate rate_{{.per_second = 2, .burst = 5, .most_addresses = 3}, &clock_};
 };
 

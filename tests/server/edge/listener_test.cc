@@ -28,6 +28,7 @@
 #include "proto/health.grpc.pb.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/opening.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -281,16 +282,6 @@ class Passed {
   std::vector<Fd> files_ ABSL_GUARDED_BY(mu_);
 };
 
-// A time that the test sets while the acceptor's thread reads it.
-class SetClock final : public Clock {
- public:
-  double Now() const override { return now_; }
-  void Advance(double seconds) { now_ = now_ + seconds; }
-
- private:
-  std::atomic<double> now_{1000};
-};
-
 class AcceptorTest : public testing::Test {
  protected:
   void Start(const Acceptor::Options& options) { Start(options, passed_.Add()); }
@@ -414,7 +405,7 @@ TEST_F(AcceptorTest, HandshakesThatDoNotEndMakeRoomForThoseOfTheSameAddress) {
 }
 
 TEST_F(AcceptorTest, AnAddressWithFewHandshakesIsPreferred) {
-  SetClock clock;
+  SettableClock clock;
   clock_ = &clock;
   Acceptor::Options options;
   options.handshakes_at_once = 10;
@@ -458,7 +449,7 @@ TEST_F(AcceptorTest, ConnectionsOfOneAddressHaveABoundThatGrowsWithItsStreams) {
 
 // A member of the same address cannot keep it from being served either.
 TEST_F(AcceptorTest, APeerThatExceedsItsAccountIsDisconnectedAndItsAddressWatched) {
-  SetClock clock;
+  SettableClock clock;
   clock_ = &clock;
   Acceptor::Options options;
   options.watched_interval_seconds = 10;
@@ -496,7 +487,7 @@ TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
 }
 
 TEST_F(AcceptorTest, AConnectionThatHasWaitedIsCheckedMoreOften) {
-  SetClock clock;
+  SettableClock clock;
   clock_ = &clock;
   const Acceptor::Options options;
   Start(options);

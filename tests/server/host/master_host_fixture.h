@@ -147,7 +147,7 @@ class MasterHostTest : public testing::Test {
   // Members that have not left by then are not waited for.
   void ExpectFailedFor(const std::string& reason) {
     while (master_->Status().phase() != v1::JobStatus::FAILED) std::this_thread::yield();
-    clock_.Set(clock_.Now() + 1000);
+    clock_.Advance(1000);
     const absl::Status status = master_->Wait();
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(reason));

@@ -199,7 +199,7 @@ TEST_F(MasterHostTest, RecordOfAJobThatLostAServerForGoodStaysOpen) {
   ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   listeners_[1].Shutdown(0);
   // Only time in which the master has called it counts.
-  while (!master_->WaitFor(0.01)) clock_.Set(clock_.Now() + 1);
+  while (!master_->WaitFor(0.01)) clock_.Advance(1);
   EXPECT_FALSE(master_->Wait().ok());
   const absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory_ + "/checkpoints");
   ASSERT_TRUE(record.ok()) << record.status();

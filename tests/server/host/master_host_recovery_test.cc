@@ -41,7 +41,7 @@ class MasterHostRecoveryTest : public MasterHostTest {
     request.set_role(v1::EVALUATOR);
     const absl::StatusOr<v1::RegisterReply> evaluator = Ask<v1::RegisterReply>(request);
     ASSERT_TRUE(evaluator.ok()) << evaluator.status();
-    clock_.Set(clock_.Now() + 1);
+    clock_.Advance(1);
     v1::GetEvaluationRequest ask;
     ask.set_incarnation(evaluator->incarnation());
     const absl::StatusOr<v1::GetEvaluationReply> task = Ask<v1::GetEvaluationReply>(ask);
@@ -96,7 +96,7 @@ TEST_F(MasterHostRecoveryTest, UpdatesAreCountedByTheHighestVersionThatASurvivor
 TEST_F(MasterHostRecoveryTest, JobFailsIfAServerDoesNotComeBackInTime) {
   Recover(/*workers=*/1);
   const double limit = job_.faults().connect_timeout_seconds();
-  clock_.Set(clock_.Now() + limit);
+  clock_.Advance(limit);
   EXPECT_FALSE(master_->WaitFor(0.5)) << "several rounds";
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
   v1::RegisterServerRequest ends = Server1();
@@ -106,7 +106,7 @@ TEST_F(MasterHostRecoveryTest, JobFailsIfAServerDoesNotComeBackInTime) {
               testing::HasSubstr("1 of 2 have registered; server 1 has ended: no checkpoint 5 in /there"));
   EXPECT_THAT(master_->Status().events(),
               testing::ElementsAre("server 1 has ended: no checkpoint 5 in /there"));
-  clock_.Set(clock_.Now() + 1);
+  clock_.Advance(1);
   ExpectFailedFor(absl::StrCat("the master was lost, and server 1 has not come back for ", limit,
                                " s (it ended: no checkpoint 5 in /there); start all servers again with "
                                "--resume to continue from the last checkpoint"));
@@ -173,7 +173,7 @@ TEST_F(MasterHostRecoveryTest, ServerThatComesBackAfterTheEndIsToldOfIt) {
   const absl::StatusOr<v1::RegisterServerReply> reply = Ask<v1::RegisterServerReply>(again);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->ended(), "the job is DONE");
-  clock_.Set(clock_.Now() + 1000);
+  clock_.Advance(1000);
   EXPECT_TRUE(master_->Wait().ok());
 }
 
@@ -186,7 +186,7 @@ TEST_F(MasterHostRecoveryTest, RecordIsWrittenLaterAfterAnError) {
   };
   const auto repair_disk = [&] {
     std::filesystem::remove_all(file);
-    clock_.Set(clock_.Now() + 10);
+    clock_.Advance(10);
   };
   const auto written = [&](const auto& is_wanted) {
     absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory);
@@ -220,7 +220,7 @@ TEST_F(MasterHostRecoveryTest, TrainingBeginsWithoutWorkersThatDoNotComeBackInTi
   const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
-  clock_.Set(clock_.Now() + job_.faults().connect_timeout_seconds());
+  clock_.Advance(job_.faults().connect_timeout_seconds());
   const absl::StatusOr<v1::RegisterReply> again = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::TRAINING);

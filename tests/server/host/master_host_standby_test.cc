@@ -126,7 +126,7 @@ TEST_F(MasterHostStandbyTest, ChangesWaitForTheNextImageIfOneTakesLong) {
   Begin(Worker());
   EXPECT_FALSE(Replicate()) << "no image is due";
   EXPECT_EQ(replies_, 1);
-  clock_.Set(clock_.Now() + 3);
+  clock_.Advance(3);
   while (replies_ < 3) {
     Replicate();
     std::this_thread::yield();

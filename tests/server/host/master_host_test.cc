@@ -188,7 +188,7 @@ TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEn
   const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   LeaseCall call(master_.get(), *me, 60);
-  clock_.Set(clock_.Now() + Master::kLeaseWaitSeconds);
+  clock_.Advance(Master::kLeaseWaitSeconds);
   EXPECT_EQ(call.Await().state(), v1::Lease::WAIT);
   LeaseCall last(master_.get(), *me, 60);
   master_.reset();
@@ -350,7 +350,7 @@ TEST_F(MasterHostTest, ServerThatIsGoneFailsTheJobAfterTheStatedTimeAndIsNamed) 
   ASSERT_TRUE(Ask<v1::RegisterServerReply>(Server1()).ok());
   listeners_[1].Shutdown(0);
   const double begin = clock_.Now();
-  while (!master_->WaitFor(0.01)) clock_.Set(clock_.Now() + 1);
+  while (!master_->WaitFor(0.01)) clock_.Advance(1);
   EXPECT_GE(clock_.Now(), begin + 60);
   const absl::Status status = master_->Wait();
   EXPECT_FALSE(status.ok());

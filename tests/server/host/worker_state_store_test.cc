@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/checkpoint/manifest.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -23,12 +23,6 @@ using testing::HasSubstr;
 
 constexpr int64_t kValues = 600000;  // three parts of an answer
 constexpr uint64_t kCheckpoint = 12;
-
-class AdjustableClock final : public Clock {
- public:
-  double Now() const override { return now.load(); }
-  std::atomic<double> now{1000};
-};
 
 std::vector<float> Ramp(float first) {
   std::vector<float> values(kValues);
@@ -122,7 +116,7 @@ class WorkerStateStoreTest : public testing::Test {
   }
 
   const std::string directory_ = testing::TempDir() + "/worker_state_store";
-  AdjustableClock clock_;
+  SettableClock clock_;
   Mutex mu_;
   std::vector<std::pair<uint64_t, absl::StatusCode>> saved_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<WorkerStateStore> store_;
@@ -180,7 +174,7 @@ TEST_F(WorkerStateStoreTest, AnotherWorkerWaitsForItsTurn) {
 TEST_F(WorkerStateStoreTest, AWorkerThatSendsNothingMoreLosesItsTurn) {
   EXPECT_EQ(Save(Part(0, Ramp(1), 0, 1000)), absl::OkStatus());
   std::future<absl::Status> other = StartSave(Number(1, "steps", 1));
-  clock_.now = clock_.now + WorkerStateStore::kTurnSeconds;
+  clock_.Advance(WorkerStateStore::kTurnSeconds);
   EXPECT_EQ(other.get(), absl::OkStatus());
   EXPECT_THAT(saved(), testing::ElementsAre(std::pair(uint64_t{50}, absl::StatusCode::kDeadlineExceeded)));
 }
@@ -286,7 +280,7 @@ TEST_F(WorkerStateStoreTest, AnotherWorkerLoadsInItsTurn) {
   }
   EXPECT_EQ(other.get(), 2u);
   std::future<bool> next = std::async(std::launch::async, [this] { return Load(2, 0).ok(); });
-  clock_.now = clock_.now + WorkerStateStore::kTurnSeconds;
+  clock_.Advance(WorkerStateStore::kTurnSeconds);
   EXPECT_FALSE(next.get()) << "it has no state";
 }
 

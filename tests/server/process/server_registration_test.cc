@@ -3,80 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
-#include <optional>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/edge/listener.h"
-#include "tests/common/base/hasty_clock.h"
+#include "tests/common/base/settable_clock.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-// A master that notes who registers.
-class FakeMaster final : public CallService {
- public:
-  grpc::Service* grpc_service() override { return &service_; }
-  void Accept(CallQueue* queue) override {
-    DeferredCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-        queue, Permission("catchment.v1.MasterService.RegisterServer"),
-        {&service_, &Async::RequestRegisterServer},
-        [this](const v1::RegisterServerRequest& request, const auto& respond) {
-          MutexLock lock(&mu_);
-          v1::RegisterServerReply reply;
-          reply.set_run_id(run_id_);
-          reply.set_go_back(checkpoint_.has_value());
-          reply.set_checkpoint(checkpoint_.value_or(0));
-          reply.set_ended(ended_);
-          requests_.push_back(request);
-          changed_.Notify();
-          if (!answer_.ok()) return respond(answer_);
-          respond(reply);
-        });
-  }
-  void AnswerWith(absl::Status answer) {
-    MutexLock lock(&mu_);
-    answer_ = std::move(answer);
-  }
-  void SetRunId(uint64_t run_id) {
-    MutexLock lock(&mu_);
-    run_id_ = run_id;
-  }
-  void EndAs(const std::string& how) {
-    MutexLock lock(&mu_);
-    ended_ = how;
-  }
-  void GoBackTo(uint64_t checkpoint) {
-    MutexLock lock(&mu_);
-    checkpoint_ = checkpoint;
-  }
-  v1::RegisterServerRequest WaitFor(bool leaving) {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [&] { return !requests_.empty() && requests_.back().leaving() == leaving; });
-    return requests_.back();
-  }
-  void WaitForAnother() {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [this, before = requests_.size()] { return requests_.size() > before; });
-  }
-
- private:
-  using Async = v1::MasterService::WithAsyncMethod_RegisterServer<v1::MasterService::Service>;
-
-  Async service_;
-  Mutex mu_;
-  CondVar changed_;
-  std::vector<v1::RegisterServerRequest> requests_ ABSL_GUARDED_BY(mu_);
-  absl::Status answer_ ABSL_GUARDED_BY(mu_);
-  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 5;
-  std::optional<uint64_t> checkpoint_ ABSL_GUARDED_BY(mu_);
-  std::string ended_ ABSL_GUARDED_BY(mu_);
-};
 
 // Takes what a link says when it fails.
 class Failure {
@@ -101,8 +41,8 @@ class Failure {
 
 class ServerRegistrationTest : public testing::Test {
  protected:
-  ServerRegistrationTest()
-      : listener_(*Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&master_}, {})) {
+  ServerRegistrationTest() {
+    Edit([](v1::RegisterServerReply* reply) { reply->set_run_id(5); });
     request_.set_index(3);
     request_.set_address("here:7000");
   }
@@ -117,8 +57,17 @@ class ServerRegistrationTest : public testing::Test {
                 [this](const v1::RegisterServerReply& reply) { went_back_.set_value(reply.checkpoint()); }});
   }
 
-  FakeMaster master_;
-  const Listener listener_;
+  void Edit(const std::function<void(v1::RegisterServerReply*)>& edit) {
+    master_.register_server.EditReply(edit);
+  }
+  v1::RegisterServerRequest WaitFor(bool leaving) const {
+    const auto leaves = [leaving](const v1::RegisterServerRequest& last) {
+      return last.leaving() == leaving;
+    };
+    return master_.register_server.AwaitLast(leaves);
+  }
+
+  ScriptedMaster master_;
   v1::RegisterServerRequest request_;
   RunClaim claim_{/*server_instance=*/1};
   Failure failure_;
@@ -128,10 +77,10 @@ class ServerRegistrationTest : public testing::Test {
 
 TEST_F(ServerRegistrationTest, RegistersAndAnnouncesItsEnd) {
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
-  EXPECT_EQ(master_.WaitFor(false).index(), 3u);
+  const auto registration = Start(master_.address(), &clock);
+  EXPECT_EQ(WaitFor(false).index(), 3u);
   registration->Leave("");
-  EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
+  EXPECT_EQ(WaitFor(true).address(), "here:7000");
 }
 
 TEST_F(ServerRegistrationTest, NamesTheRunThatTheServerBelongsTo) {
@@ -140,10 +89,10 @@ TEST_F(ServerRegistrationTest, NamesTheRunThatTheServerBelongsTo) {
   run.set_job("a");
   ASSERT_TRUE(claim_.Claim(run).ok());
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
-  EXPECT_EQ(master_.WaitFor(false).run().id(), 5u);
+  const auto registration = Start(master_.address(), &clock);
+  EXPECT_EQ(WaitFor(false).run().id(), 5u);
   // The master is started again: the server, which holds what the run before had trained, ends.
-  master_.SetRunId(6);
+  Edit([](v1::RegisterServerReply* reply) { reply->set_run_id(6); });
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
@@ -155,10 +104,13 @@ TEST_F(ServerRegistrationTest, ServerThatIsAskedToBeginAgainIsGivenTheCheckpoint
   run.set_id(5);
   ASSERT_TRUE(claim_.Claim(run).ok());
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
-  EXPECT_EQ(master_.WaitFor(false).version(), 12u);
-  master_.SetRunId(6);
-  master_.GoBackTo(7);
+  const auto registration = Start(master_.address(), &clock);
+  EXPECT_EQ(WaitFor(false).version(), 12u);
+  Edit([](v1::RegisterServerReply* reply) {
+    reply->set_run_id(6);
+    reply->set_go_back(true);
+    reply->set_checkpoint(7);
+  });
   EXPECT_EQ(went_back_.get_future().get(), 7u);
 }
 
@@ -167,48 +119,48 @@ TEST_F(ServerRegistrationTest, EndOfTheJobIsNotAFailure) {
   v1::Run run;
   run.set_id(4);
   ASSERT_TRUE(claim_.Claim(run).ok());
-  master_.EndAs("the job is DONE");
+  Edit([](v1::RegisterServerReply* reply) { reply->set_ended("the job is DONE"); });
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
+  const auto registration = Start(master_.address(), &clock);
   EXPECT_EQ(ended_.get_future().get(), "the job is DONE");
 }
 
 TEST_F(ServerRegistrationTest, MasterLearnsWhyAServerEnds) {
-  ServerRegistration::Report(listener_.address(), grpc::InsecureChannelCredentials(), request_,
+  ServerRegistration::Report(master_.address(), grpc::InsecureChannelCredentials(), request_,
                              absl::NotFoundError(absl::StrCat("no directory ", std::string(2000, 'x'))));
-  const v1::RegisterServerRequest request = master_.WaitFor(false);
+  const v1::RegisterServerRequest request = WaitFor(false);
   EXPECT_EQ(request.index(), 3u);
   EXPECT_THAT(request.failure(), StartsWith("no directory xxx"));
   EXPECT_EQ(request.failure().size(), 1024u);
 }
 
 TEST_F(ServerRegistrationTest, MasterThatNamesNoRunIsOfAnotherRelease) {
-  master_.SetRunId(0);
+  Edit([](v1::RegisterServerReply* reply) { reply->set_run_id(0); });
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
+  const auto registration = Start(master_.address(), &clock);
   EXPECT_THAT(std::string(failure_.Wait().message()), HasSubstr("use binaries of the same release"));
 }
 
 TEST_F(ServerRegistrationTest, RefusalIsFinalAndSaysWhy) {
-  master_.AnswerWith(absl::FailedPreconditionError("another job file"));
+  master_.register_server.Fail(absl::FailedPreconditionError("another job file"));
   const SteadyClock clock;
-  const auto registration = Start(listener_.address(), &clock);
+  const auto registration = Start(master_.address(), &clock);
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(status.message()), "master at " + listener_.address() + ": another job file");
+  EXPECT_EQ(std::string(status.message()), "master at " + master_.address() + ": another job file");
 }
 
 TEST_F(ServerRegistrationTest, ServerThatHasToEndWaitsAsLongAsTheMasterAnswersAndNotMuchLonger) {
-  const HastyClock clock(50);
-  const auto registration = Start(listener_.address(), &clock);
+  const SettableClock clock(50);
+  const auto registration = Start(master_.address(), &clock);
   registration->Leave("");
-  for (int calls = 0; calls < 3; ++calls) master_.WaitForAnother();
-  master_.AnswerWith(absl::UnavailableError("it has gone"));
+  master_.register_server.Await(master_.register_server.requests().size() + 3);
+  master_.register_server.Fail(absl::UnavailableError("it has gone"));
   EXPECT_THAT(std::string(failure_.Wait().message()), StartsWith("gave up after 20 s: master at "));
 }
 
 TEST_F(ServerRegistrationTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {
-  const HastyClock clock(50);
+  const SettableClock clock(50);
   const auto registration = Start("127.0.0.1:1", &clock);
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

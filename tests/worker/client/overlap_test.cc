@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/common/base/settable_clock.h"
 #include "tests/server/edge/test_servers.h"
 #include "tests/server/shard/shard_harness.h"
 #include "tests/worker/client/relay.h"
@@ -43,28 +43,6 @@ ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, ui
   options.token = TestToken(options.incarnation);
   return options;
 }
-
-// Time passes only when the test says so.
-class SettableClock final : public Clock {
- public:
-  double Now() const override {
-    if (std::this_thread::get_id() == watched_) looked_ = true;
-    return now_;
-  }
-  void Advance(double seconds) { now_ = now_ + seconds; }
-
-  // The calling thread is about to wait; whoever looks at the clock to know for how long has begun to.
-  void WatchThisThread() {
-    looked_ = false;
-    watched_ = std::this_thread::get_id();
-  }
-  bool looked() const { return looked_; }
-
- private:
-  std::atomic<double> now_{100};
-  std::atomic<std::thread::id> watched_{};
-  mutable std::atomic<bool> looked_{false};
-};
 
 void WaitUntil(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::yield();
@@ -195,7 +173,7 @@ class GateTest : public OverlapTest {
   void FinishFiveSecondsLater() {
     clock_.WatchThisThread();
     std::thread other([this] {
-      WaitUntil([this] { return clock_.looked() && ValuesPushed() == kValues; });
+      WaitUntil([this] { return clock_.readings() > 0 && ValuesPushed() == kValues; });
       clock_.Advance(5);
       std::vector<float> weights(kValues);
       ParameterClient client(OptionsOf(servers_->addresses(), 1), &servers_->layout(), &clock_);
@@ -261,7 +239,7 @@ TEST(OverlapOfTimeTest, WaitForBlocksThatDoNotLeaveIsAWaitForThePush) {
   client.Ready({0, kValues});
   clock.WatchThisThread();
   std::thread other([&] {
-    WaitUntil([&] { return clock.looked(); });
+    WaitUntil([&] { return clock.readings() > 0; });
     clock.Advance(5);
     client.Cancel();
   });

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/base/random.h"
-#include "tests/common/base/hasty_clock.h"
 #include "tests/common/base/settable_clock.h"
 #include "tests/common/net/resetting_server.h"
 #include "tests/server/edge/test_servers.h"
@@ -413,7 +412,7 @@ TEST(ParameterClientTest, WaitsForAServerThatComesBack) {
 TEST(ParameterClientTest, GivesUpOnAServerThatIsGoneForTheStatedTimeAndNamesIt) {
   TestServers servers(GradientJob(false), FlatLayout(kValues, 2, 100));
   servers.SetRosters({MakeRoster(0, {0})});
-  const HastyClock clock(25);
+  const SettableClock clock(25);
   ParameterClient client(OptionsOf(servers.addresses()), &servers.layout(), &clock);
   const std::vector<float> gradient(kValues, 1.0f);
   ASSERT_TRUE(client.Push(gradient, 1, NextStep()).ok());
@@ -426,7 +425,7 @@ TEST(ParameterClientTest, GivesUpOnAServerThatIsGoneForTheStatedTimeAndNamesIt) 
 
 TEST(ParameterClientTest, GivesUpOnAServerThatWasNeverThere) {
   const ParameterLayout layout = FlatLayout(kValues, 1, 100);
-  const HastyClock clock(25);
+  const SettableClock clock(25);
   ParameterClient client(OptionsOf({"127.0.0.1:1"}), &layout, &clock);
   std::vector<float> weights(kValues);
   EXPECT_THAT(std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
@@ -437,7 +436,7 @@ TEST(ParameterClientTest, GivesUpOnAServerThatWasNeverThere) {
 TEST(ParameterClientTest, ServerThatResetsStreamsIsTriedAgain) {
   const ParameterLayout layout = FlatLayout(kValues, 1, 100);
   const ResettingServer server(/*code=*/11);
-  const HastyClock clock(25);
+  const SettableClock clock(25);
   ParameterClient client(OptionsOf({server.address()}), &layout, &clock);
   std::vector<float> weights(kValues);
   EXPECT_THAT(
@@ -448,7 +447,7 @@ TEST(ParameterClientTest, ServerThatResetsStreamsIsTriedAgain) {
 
 TEST(ParameterClientTest, CancelEndsTheWaitForAServerThatIsGone) {
   const ParameterLayout layout = FlatLayout(kValues, 1, 100);
-  const HastyClock clock(0);
+  const SettableClock clock;
   ParameterClient client(OptionsOf({"127.0.0.1:1"}), &layout, &clock);
   std::thread cancelling([&client] { client.Cancel(); });
   std::vector<float> weights(kValues);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "glog/logging.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -37,11 +38,6 @@ NextPlan Plans(std::vector<BatchPlan> plans) {
     return plans[(*at)++];
   };
 }
-
-class FixedClock final : public Clock {
- public:
-  double Now() const override { return 0; }
-};
 
 class BatchLoaderTest : public testing::Test {
  protected:
@@ -80,7 +76,7 @@ class BatchLoaderTest : public testing::Test {
   }
 
   const Dataset data_ = TestData();
-  const FixedClock clock_;
+  const SettableClock clock_;
 };
 
 // Memory that is pinned must be let go of before it is freed.
@@ -269,38 +265,14 @@ TEST_F(BatchLoaderTest, EndsRightAfterItsStart) {
   for (int i = 0; i < 100; ++i) MakeLoader(2, Plans({{0, {{0, 0, 1}}}}));
 }
 
-// Tells when it is first read, and can be moved on.
-class ManualClock final : public Clock {
- public:
-  double Now() const override {
-    MutexLock lock(&mu_);
-    ++reads_;
-    changed_.Notify();
-    return now_;
-  }
-  void WaitUntilReadThenAdvance(double seconds) {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [this] { return reads_ > 0; });
-    now_ += seconds;
-  }
-  int reads() const {
-    MutexLock lock(&mu_);
-    return reads_;
-  }
-
- private:
-  mutable Mutex mu_;
-  mutable CondVar changed_;
-  mutable int reads_ = 0;
-  double now_ = 100;
-};
-
 TEST_F(BatchLoaderTest, MeasuresHowLongNextWaited) {
-  ManualClock clock;
+  SettableClock clock;
+  clock.WatchThisThread();
   BatchLoader loader(
       &data_, nullptr, EpochOrder(kSeed, kSamples), {.depth = 2},
       [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
-        clock.WaitUntilReadThenAdvance(2.5);
+        while (clock.readings() == 0) std::this_thread::yield();
+        clock.Advance(2.5);
         return std::nullopt;
       },
       &clock);
@@ -310,7 +282,7 @@ TEST_F(BatchLoaderTest, MeasuresHowLongNextWaited) {
 }
 
 TEST_F(BatchLoaderTest, ABatchThatIsReadyIsNotWaitedFor) {
-  ManualClock clock;
+  SettableClock clock;
   Mutex mu;
   CondVar changed;
   int calls = 0;
@@ -329,9 +301,9 @@ TEST_F(BatchLoaderTest, ABatchThatIsReadyIsNotWaitedFor) {
     MutexLock lock(&mu);
     changed.Wait(&mu, [&] { return calls == 2; });
   }
-  const int reads = clock.reads();
+  clock.WatchThisThread();
   ASSERT_TRUE(loader.Next().ok());
-  EXPECT_EQ(clock.reads(), reads);
+  EXPECT_EQ(clock.readings(), 0);
   EXPECT_EQ(loader.seconds_waited(), 0);
 }
 

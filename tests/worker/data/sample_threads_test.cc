@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -60,17 +61,8 @@ TEST(SampleThreadsTest, ReturnTheErrorOfTheLowestSample) {
   EXPECT_TRUE(threads.Run(10, [](int, int64_t) { return absl::OkStatus(); }).ok()) << "the next round";
 }
 
-// Each reading is a second after the one before.
-class CountingClock final : public Clock {
- public:
-  double Now() const override { return static_cast<double>(++reads_); }
-
- private:
-  mutable std::atomic<int> reads_ = 0;
-};
-
 TEST(SampleThreadsTest, MeasureTheTimeOfTasks) {
-  const CountingClock clock;
+  const SettableClock clock(/*step=*/1);
   SampleThreads threads(1, &clock);
   EXPECT_EQ(threads.busy_seconds(), 0);
   for (int round = 1; round <= 3; ++round) {

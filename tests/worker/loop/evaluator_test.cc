@@ -3,15 +3,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "common/base/mutex.h"
-#include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/master.grpc.pb.h"
-#include "tests/common/net/loopback_server.h"
+#include "tests/common/net/scripted_master.h"
 #include "tests/worker/jobs.h"
 
 namespace catchment {
@@ -19,106 +15,83 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using enum absl::StatusCode;
 
-// A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn,
-// and ends the job when there are no more and the evaluator has sent a heartbeat. NOT_FOUND also begins
-// another run, or with `ends` says from then on that the job has ended.
-class FakeMaster final : public v1::MasterService::Service {
- public:
-  explicit FakeMaster(std::vector<grpc::StatusCode> answers, bool ends = false)
-      : answers_(std::move(answers)), ends_(ends) {}
+// Another evaluator has index 0, as one that was killed a moment ago.
+constexpr uint32_t kIndex = 1;
 
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    MutexLock lock(&mu_);
-    if (ends_ && run_id_ > 1) {
-      reply->set_ended("the job is DONE");
-      return grpc::Status::OK;
-    }
-    reply->set_protocol_version(kProtocolVersion);
-    reply->add_servers("127.0.0.1:1");
-    *reply->mutable_job() = SmallestJob();
-    reply->set_run_id(run_id_);
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest* request,
-                        v1::RegisterReply* reply) override {
-    reply->set_heartbeat_timeout_seconds(0.1);
-    reply->set_worker(kIndex);
-    MutexLock lock(&mu_);
-    runs_.push_back(request->run_id());
-    reply->set_incarnation(runs_.size());
-    return grpc::Status::OK;
-  }
-  grpc::Status GetEvaluation(grpc::ServerContext*, const v1::GetEvaluationRequest*,
-                             v1::GetEvaluationReply* reply) override {
-    MutexLock lock(&mu_);
-    if (next_ == answers_.size()) {
-      reply->set_stop(heartbeats_ > 0);
-      return grpc::Status::OK;
-    }
-    const grpc::StatusCode answer = answers_[next_++];
-    if (answer == grpc::NOT_FOUND) ++run_id_;
-    return grpc::Status(answer, "refused");
-  }
-  grpc::Status Heartbeat(grpc::ServerContext*, const v1::HeartbeatRequest* request,
-                         v1::HeartbeatReply*) override {
-    EXPECT_EQ(request->role(), v1::EVALUATOR);
-    EXPECT_EQ(request->worker(), kIndex);
-    MutexLock lock(&mu_);
-    EXPECT_EQ(request->incarnation(), runs_.size());
-    ++heartbeats_;
-    return grpc::Status::OK;
-  }
-  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply*) override {
-    EXPECT_EQ(request->role(), v1::EVALUATOR);
-    EXPECT_EQ(request->worker(), kIndex);
-    return grpc::Status::OK;
+// A master that never asks for an evaluation.
+class EvaluatorTest : public testing::Test {
+ protected:
+  EvaluatorTest() {
+    master_.register_member.EditReply([](v1::RegisterReply* reply) {
+      reply->set_heartbeat_timeout_seconds(0.1);
+      reply->set_worker(kIndex);
+    });
+    master_.heartbeat.SetHandler([this](const v1::HeartbeatRequest& request, auto*) {
+      EXPECT_EQ(request.role(), v1::EVALUATOR);
+      EXPECT_EQ(request.worker(), kIndex);
+      EXPECT_EQ(request.incarnation(), master_.register_member.requests().size());
+      return absl::OkStatus();
+    });
+    master_.leave.SetHandler([](const v1::LeaveRequest& request, auto*) {
+      EXPECT_EQ(request.role(), v1::EVALUATOR);
+      EXPECT_EQ(request.worker(), kIndex);
+      return absl::OkStatus();
+    });
   }
 
+  // Runs an evaluator whose calls of GetEvaluation get `refusals` in turn. The job ends when there are no
+  // more and the evaluator has sent a heartbeat. NOT_FOUND also begins another run, or with `ends` the master
+  // says from then on that the job has ended.
+  absl::Status Run(const std::vector<absl::StatusCode>& refusals, bool ends = false,
+                   double connect_timeout_seconds = 60) {
+    master_.get_evaluation.SetHandler(
+        [this, refusals, ends, next = size_t{0}](const auto&, v1::GetEvaluationReply* reply) mutable {
+          if (next == refusals.size()) {
+            reply->set_stop(!master_.heartbeat.requests().empty());
+            return absl::OkStatus();
+          }
+          const absl::StatusCode refusal = refusals[next++];
+          if (refusal == kNotFound) GoBack(ends);
+          return absl::Status(refusal, "refused");
+        });
+    const SteadyClock clock;
+    Evaluator evaluator({.master = master_.address(),
+                         .credentials = grpc::InsecureChannelCredentials(),
+                         .connect_timeout_seconds = connect_timeout_seconds,
+                         .role = v1::EVALUATOR},
+                        &clock);
+    return evaluator.Run();
+  }
+  void GoBack(bool ends) {
+    master_.get_job.EditReply([ends](v1::GetJobReply* reply) {
+      reply->set_run_id(reply->run_id() + 1);
+      if (ends) (*reply = {}).set_ended("the job is DONE");
+    });
+  }
   // Returns the run of each registration.
-  std::vector<uint64_t> runs() {
-    MutexLock lock(&mu_);
-    return runs_;
+  std::vector<uint64_t> runs() const {
+    std::vector<uint64_t> runs;
+    for (const v1::RegisterRequest& request : master_.register_member.requests())
+      runs.push_back(request.run_id());
+    return runs;
   }
-  std::string address() const { return server_.address(); }
 
- private:
-  // Another evaluator has index 0, as one that was killed a moment ago.
-  static constexpr uint32_t kIndex = 1;
-
-  Mutex mu_;
-  const std::vector<grpc::StatusCode> answers_;
-  const bool ends_;
-  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
-  int heartbeats_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 1;
-  std::vector<uint64_t> runs_ ABSL_GUARDED_BY(mu_);
-  const LoopbackServer server_{this};
+  ScriptedMaster master_{SmallestJob()};
 };
 
-absl::Status RunEvaluator(const FakeMaster& master, double connect_timeout_seconds = 60) {
-  const SteadyClock clock;
-  Evaluator evaluator({.master = master.address(),
-                       .credentials = grpc::InsecureChannelCredentials(),
-                       .connect_timeout_seconds = connect_timeout_seconds,
-                       .role = v1::EVALUATOR},
-                      &clock);
-  return evaluator.Run();
-}
-
 // A master that goes back cancels the calls in progress, and does not answer until its new run begins.
-TEST(EvaluatorTest, SurvivesThatTheJobGoesBack) {
-  FakeMaster master({grpc::CANCELLED, grpc::UNAVAILABLE, grpc::NOT_FOUND, grpc::CANCELLED, grpc::NOT_FOUND});
-  const absl::Status status = RunEvaluator(master);
+TEST_F(EvaluatorTest, SurvivesThatTheJobGoesBack) {
+  const absl::Status status = Run({kCancelled, kUnavailable, kNotFound, kCancelled, kNotFound});
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_THAT(master.runs(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(runs(), ElementsAre(1, 2, 3));
 }
 
-TEST(EvaluatorTest, LogsWhyItRegistersAgain) {
+TEST_F(EvaluatorTest, LogsWhyItRegistersAgain) {
   FLAGS_logtostderr = true;
-  FakeMaster master({grpc::ABORTED, grpc::NOT_FOUND});
   testing::internal::CaptureStderr();
-  const absl::Status status = RunEvaluator(master);
+  const absl::Status status = Run({kAborted, kNotFound});
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(log, HasSubstr(": refused; registering again"));
@@ -126,22 +99,21 @@ TEST(EvaluatorTest, LogsWhyItRegistersAgain) {
               HasSubstr("the master was restarted, or the job went back to a checkpoint; registering again"));
 }
 
-TEST(EvaluatorTest, MasterThatEndsInOrderIsNotAFailure) {
-  FakeMaster master(std::vector<grpc::StatusCode>(1000, grpc::CANCELLED));
-  const absl::Status status = RunEvaluator(master, /*connect_timeout_seconds=*/0.1);
+TEST_F(EvaluatorTest, MasterThatEndsInOrderIsNotAFailure) {
+  const absl::Status status =
+      Run(std::vector(1000, kCancelled), /*ends=*/false, /*connect_timeout_seconds=*/0.1);
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(EvaluatorTest, JobThatHasEndedWhenItsMasterReturnsIsNotAFailure) {
-  FakeMaster master({grpc::UNAVAILABLE, grpc::NOT_FOUND}, /*ends=*/true);
-  const absl::Status status = RunEvaluator(master);
+TEST_F(EvaluatorTest, JobThatHasEndedWhenItsMasterReturnsIsNotAFailure) {
+  const absl::Status status = Run({kUnavailable, kNotFound}, /*ends=*/true);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_THAT(master.runs(), ElementsAre(1));
+  EXPECT_THAT(runs(), ElementsAre(1));
 }
 
-TEST(EvaluatorTest, MasterThatIsLostIsAFailure) {
-  FakeMaster master(std::vector<grpc::StatusCode>(1000, grpc::UNAVAILABLE));
-  EXPECT_TRUE(absl::IsUnavailable(RunEvaluator(master, /*connect_timeout_seconds=*/0.1)));
+TEST_F(EvaluatorTest, MasterThatIsLostIsAFailure) {
+  EXPECT_TRUE(absl::IsUnavailable(
+      Run(std::vector(1000, kUnavailable), /*ends=*/false, /*connect_timeout_seconds=*/0.1)));
 }
 
 }  // namespace

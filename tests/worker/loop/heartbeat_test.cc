@@ -4,55 +4,27 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <future>
 #include <string>
 
 #include "common/base/clock.h"
-#include "common/base/mutex.h"
-#include "proto/master.grpc.pb.h"
-#include "tests/common/net/loopback_server.h"
+#include "tests/common/net/scripted_master.h"
 
 namespace catchment {
 namespace {
 
 constexpr double kLeaseSeconds = 6;
 
-// Notes how long it has to answer the first heartbeat.
-class FakeMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest*,
-                         v1::HeartbeatReply*) override {
-    const std::chrono::duration<double> left = context->deadline() - std::chrono::system_clock::now();
-    MutexLock lock(&mu_);
-    seconds_ = left.count();
-    heard_ = true;
-    changed_.Notify();
-    return grpc::Status::OK;
-  }
-  double AwaitSeconds() {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [this] { return heard_; });
-    return seconds_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  bool heard_ ABSL_GUARDED_BY(mu_) = false;
-  double seconds_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
 TEST(HeartbeatTest, CallThatIsLostLeavesTimeForOthersInTheLease) {
-  FakeMaster master;
-  const LoopbackServer server(&master);
+  const ScriptedMaster master;
   const SteadyClock clock;
   const StopFlag stop;
-  MasterClient client(server.address(), grpc::InsecureChannelCredentials(), 600, &clock, &stop);
+  MasterClient client(master.address(), grpc::InsecureChannelCredentials(), 600, &clock, &stop);
   Heartbeat heartbeat(v1::HeartbeatRequest(), kLeaseSeconds, 600, &client, &clock,
                       {[] { return v1::Progress(); }, [](const std::string&) {}, [](const absl::Status&) {}});
+  master.heartbeat.Await(1);
   // gRPC rounds what it sends of a deadline up.
-  EXPECT_LE(master.AwaitSeconds(), kLeaseSeconds / 3 + 0.1);
+  EXPECT_LE(master.heartbeat.arrivals()[0].seconds_left, kLeaseSeconds / 3 + 0.1);
 }
 
 TEST(HeartbeatTest, AMasterThatStaysAwayIsNamedWithTheTime) {

@@ -9,51 +9,17 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "proto/master.grpc.pb.h"
-#include "tests/common/net/loopback_server.h"
+#include "tests/common/net/scripted_master.h"
 #include "worker/loop/master_leases.h"
 
 namespace catchment {
 namespace {
 
-// Gives the answers of a list; a call beyond them waits until it is broken off.
-class FakeMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status GetLease(grpc::ServerContext* context, const v1::GetLeaseRequest* request,
-                        v1::Lease* lease) override {
-    MutexLock lock(&mu_);
-    requests_.push_back(*request);
-    changed_.Notify();
-    if (!answers_.empty()) {
-      *lease = answers_.front();
-      answers_.erase(answers_.begin());
-      return grpc::Status::OK;
-    }
-    while (!context->IsCancelled()) changed_.WaitFor(&mu_, 0.01, [] { return false; });
-    return grpc::Status::CANCELLED;
-  }
-
-  void Answer(v1::Lease lease) {
-    MutexLock lock(&mu_);
-    answers_.push_back(std::move(lease));
-  }
-  std::vector<v1::GetLeaseRequest> AwaitRequests(size_t count) {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [this, count] { return requests_.size() >= count; });
-    return requests_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  std::vector<v1::Lease> answers_ ABSL_GUARDED_BY(mu_);
-  std::vector<v1::GetLeaseRequest> requests_ ABSL_GUARDED_BY(mu_);
-};
-
 class LeaseSourceTest : public testing::Test {
  protected:
   LeaseSourceTest() {
-    client_ = std::make_unique<MasterClient>(server_.address(), grpc::InsecureChannelCredentials(),
+    master_.get_lease.Hold();
+    client_ = std::make_unique<MasterClient>(master_.address(), grpc::InsecureChannelCredentials(),
                                              /*give_up_seconds=*/600, &clock_, &stop_);
     calls_ = std::make_unique<MasterLeases>(client_.get(), &stop_);
     source_ = std::make_unique<LeaseSource>(3, 7, calls_.get(), [this] {
@@ -86,20 +52,18 @@ class LeaseSourceTest : public testing::Test {
   StopFlag stop_;
   Mutex mu_;
   v1::Progress progress_ ABSL_GUARDED_BY(mu_);
-  FakeMaster master_;
-  const LoopbackServer server_{&master_};
+  ScriptedMaster master_;
   std::unique_ptr<MasterClient> client_;
   std::unique_ptr<MasterLeases> calls_;
   std::unique_ptr<LeaseSource> source_;
 };
 
 TEST_F(LeaseSourceTest, LetsItsCallsWaitAtTheMaster) {
-  master_.Answer(Wait(0.001));
-  master_.Answer(Granted(1));
+  master_.get_lease.Queue({Wait(0.001), Granted(1)});
   const auto plan = source_->Next();
   ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
   EXPECT_EQ(LeaseSource::PlaceOf((*plan)->tag).lease, 1u);
-  for (const v1::GetLeaseRequest& request : master_.AwaitRequests(2)) {
+  for (const v1::GetLeaseRequest& request : master_.get_lease.Await(2)) {
     EXPECT_GT(request.wait_seconds(), 0);
     EXPECT_EQ(request.incarnation(), 7u);
     EXPECT_EQ(request.after(), 0u);
@@ -107,22 +71,19 @@ TEST_F(LeaseSourceTest, LetsItsCallsWaitAtTheMaster) {
 }
 
 TEST_F(LeaseSourceTest, MakesOnePlanOfEachRequestOfTheMaster) {
-  master_.Answer(Granted(1));
+  master_.get_lease.Queue({Granted(1)});
   v1::Lease save = Wait(0.001);
   save.set_save_state(12);
-  master_.Answer(save);
-  master_.Answer(save);
+  master_.get_lease.Queue({save, save});
   v1::Lease flush = Wait(0.001);
   flush.set_flush(true);
-  master_.Answer(flush);
-  master_.Answer(flush);
+  master_.get_lease.Queue({flush, flush});
   save.set_save_state(13);
-  master_.Answer(save);
+  master_.get_lease.Queue({save});
   v1::Lease stopped;
   stopped.set_state(v1::Lease::FINISHED);
   stopped.set_stopped(true);
-  master_.Answer(stopped);
-  master_.Answer(stopped);
+  master_.get_lease.Queue({stopped, stopped});
   SetProgress(1, 1);
   std::vector<uint64_t> tags;
   while (true) {
@@ -150,7 +111,7 @@ TEST_F(LeaseSourceTest, StepsHaveTheirPlaceInTheBudgetAndTheLocalStepsOfTheLease
   next_epoch->set_epoch(1);
   next_epoch->set_end(3);
   lease.mutable_minibatches(0)->mutable_spans(0)->set_begin(2);
-  master_.Answer(lease);
+  master_.get_lease.Queue({lease});
   const auto plan = source_->Next();
   ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
   const Algorithm::Step first = source_->StepOf((*plan)->tag, (*plan)->spans, /*train_samples=*/100);
@@ -168,26 +129,24 @@ TEST_F(LeaseSourceTest, ACallThatWaitsIsBrokenOffWhenTheWorkerIsToStop) {
     EXPECT_TRUE(plan.ok()) << plan.status();
     EXPECT_FALSE(plan->has_value());
   });
-  master_.AwaitRequests(1);
+  master_.get_lease.Await(1);
   stop_.Set();
   next.join();
 }
 
 // The pause that the master asks for is longer than the test may take.
 TEST_F(LeaseSourceTest, AsksAgainAsSoonAsTheLastStepIsDone) {
-  master_.Answer(Granted(1));
-  master_.Answer(Wait(1e6));
-  master_.Answer(Granted(2));
+  master_.get_lease.Queue({Granted(1), Wait(1e6), Granted(2)});
   ASSERT_TRUE(source_->Next().ok());
   std::thread next([this] {
     const auto plan = source_->Next();
     ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
     EXPECT_EQ(LeaseSource::PlaceOf((*plan)->tag).lease, 2u);
   });
-  master_.AwaitRequests(2);
+  master_.get_lease.Await(2);
   SetProgress(1, 1);
   next.join();
-  EXPECT_EQ(master_.AwaitRequests(3)[2].progress().lease_steps(), 1u);
+  EXPECT_EQ(master_.get_lease.Await(3)[2].progress().lease_steps(), 1u);
 }
 
 }  // namespace

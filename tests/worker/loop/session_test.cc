@@ -2,18 +2,16 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/not_ready.h"
-#include "common/net/rpc.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/master.grpc.pb.h"
-#include "tests/common/net/loopback_server.h"
+#include "tests/common/net/scripted_master.h"
 #include "tests/worker/jobs.h"
 
 namespace catchment {
@@ -22,35 +20,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A master that gives out the job that it was made with.
-class FakeMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    if (waits_ > 0) {
-      --waits_;
-      return ToGrpc(NotReady("this server is reading its shard"));
-    }
-    *reply = reply_;
-    return grpc::Status::OK;
-  }
-  v1::GetJobReply* reply() { return &reply_; }
-  // The next calls are told to wait.
-  void SetWaits(int calls) { waits_ = calls; }
-  int waits() const { return waits_; }
-  std::string address() const { return server_.address(); }
-
- private:
-  v1::GetJobReply reply_;
-  std::atomic<int> waits_ = 0;
-  const LoopbackServer server_{this};
-};
-
 class SessionTest : public testing::Test {
  protected:
   SessionTest() : client_(master_.address(), grpc::InsecureChannelCredentials(), 60, &clock_, &stop_) {
-    master_.reply()->set_protocol_version(kProtocolVersion);
-    master_.reply()->set_build("9.9.9");
+    Edit([](v1::GetJobReply* reply) { reply->set_build("9.9.9"); });
   }
+  void Edit(const std::function<void(v1::GetJobReply*)>& edit) { master_.get_job.EditReply(edit); }
   std::string Refusal() {
     const absl::Status status =
         OpenSession({.credentials = grpc::InsecureChannelCredentials()}, &client_).status();
@@ -58,7 +33,7 @@ class SessionTest : public testing::Test {
     return std::string(status.message());
   }
 
-  FakeMaster master_;
+  ScriptedMaster master_{SmallestJob()};
   const SteadyClock clock_;
   const StopFlag stop_;
   MasterClient client_;
@@ -66,16 +41,18 @@ class SessionTest : public testing::Test {
 
 // However long it takes.
 TEST_F(SessionTest, MasterThatIsReadingItsShardIsAwaited) {
-  master_.SetWaits(3);
+  master_.get_job.SetHandler([calls = 0](const auto&, auto*) mutable {
+    return ++calls <= 3 ? NotReady("this server is reading its shard") : absl::OkStatus();
+  });
   MasterClient impatient(master_.address(), grpc::InsecureChannelCredentials(), /*give_up_seconds=*/0,
                          &clock_, &stop_);
   const auto reply = impatient.Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
   EXPECT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(master_.waits(), 0);
+  EXPECT_EQ(master_.get_job.requests().size(), 4u);
 }
 
 TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
-  master_.reply()->clear_protocol_version();
+  Edit([](v1::GetJobReply* reply) { reply->clear_protocol_version(); });
   EXPECT_THAT(Refusal(), AllOf(HasSubstr(absl::StrCat("the master at ", master_.address(),
                                                       " speaks protocol version 1 or older "
                                                       "(Catchment 9.9.9), this worker ",
@@ -84,15 +61,16 @@ TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
 }
 
 TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {
-  v1::Optimizer* const optimizer = master_.reply()->mutable_job()->mutable_optimizer();
-  optimizer->GetReflection()->MutableUnknownFields(optimizer)->AddVarint(4321, 1);
+  Edit([](v1::GetJobReply* reply) {
+    v1::Optimizer* const optimizer = reply->mutable_job()->mutable_optimizer();
+    optimizer->GetReflection()->MutableUnknownFields(optimizer)->AddVarint(4321, 1);
+  });
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("catchment.v1.Optimizer has a field with number 4321"),
                                HasSubstr("update the worker to the master's build (9.9.9)")));
 }
 
 TEST_F(SessionTest, JobThatHasEndedIsNotOpened) {
-  master_.reply()->Clear();
-  master_.reply()->set_ended("the job is DONE after 10 updates");
+  Edit([](v1::GetJobReply* reply) { (*reply = {}).set_ended("the job is DONE after 10 updates"); });
   const WorkerOptions options{.credentials = grpc::InsecureChannelCredentials()};
   const absl::Status status = OpenSession(options, &client_).status();
   EXPECT_TRUE(HasMasterEnded(status)) << status;
@@ -101,16 +79,13 @@ TEST_F(SessionTest, JobThatHasEndedIsNotOpened) {
 
 // The trainer keeps in it what TOP_K has not sent.
 TEST_F(SessionTest, ResidualIsKeptInARunAndDroppedWithIt) {
-  *master_.reply()->mutable_job() = SmallestJob();
-  master_.reply()->add_servers("127.0.0.1:1");
-  master_.reply()->set_run_id(1);
   const WorkerOptions options{.credentials = grpc::InsecureChannelCredentials()};
   absl::StatusOr<Session> session = OpenSession(options, &client_);
   ASSERT_TRUE(session.ok()) << session.status();
   session->residual = {0.5f, -1, 0, 0};
   ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
   EXPECT_EQ(session->residual, std::vector<float>({0.5f, -1, 0, 0}));
-  master_.reply()->set_run_id(2);
+  Edit([](v1::GetJobReply* reply) { reply->set_run_id(2); });
   ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
   EXPECT_EQ(session->run_id, 2u);
   EXPECT_TRUE(session->residual.empty());

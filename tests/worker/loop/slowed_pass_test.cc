@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/common/base/settable_clock.h"
 
 namespace catchment {
 namespace {
@@ -81,10 +82,7 @@ TEST(SlowedPassTest, WaitingForAProcessorIsNotComputing) {
   int64_t running = 0;
   std::ifstream("/proc/thread-self/schedstat") >> running;
   if (running == 0) GTEST_SKIP() << "this kernel does not count the waiting";
-  class Still final : public Clock {
-   public:
-    double Now() const override { return 1000; }
-  } clock;
+  const SettableClock clock;
   // Two threads that share a processor: while one runs, the other waits.
   std::barrier start(2);
   std::vector<double> computed(2);

@@ -4,20 +4,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <atomic>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "common/base/mutex.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/model_shapes.h"
-#include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/master.grpc.pb.h"
-#include "tests/common/net/loopback_server.h"
+#include "tests/common/net/scripted_master.h"
 #include "tests/server/edge/test_servers.h"
 #include "tests/server/shard/shard_harness.h"
 #include "tests/worker/jobs.h"
@@ -25,145 +22,73 @@
 namespace catchment {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Pair;
 
-v1::GetJobReply ReplyWith(const v1::Job& job, uint64_t run_id, const std::string& server) {
-  v1::GetJobReply reply;
-  reply.set_protocol_version(kProtocolVersion);
-  reply.set_run_id(run_id);
-  reply.add_servers(server);
-  *reply.mutable_job() = job;
-  return reply;
+absl::Status RunTrainer(const ScriptedMaster& master, double connect_timeout_seconds = 60) {
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(),
+                   .credentials = grpc::InsecureChannelCredentials(),
+                   .connect_timeout_seconds = connect_timeout_seconds},
+                  &clock);
+  return trainer.Run();
 }
 
-// A master that takes every worker, and refuses it a lease.
-class RefusingMaster final : public v1::MasterService::Service {
- public:
-  explicit RefusingMaster(grpc::StatusCode refusal) : refusal_(refusal) {}
-
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
-    MutexLock lock(&mu_);
-    registered_at_.push_back(SteadyClock().Now());
-    reply->set_incarnation(registered_at_.size());
-    reply->set_heartbeat_timeout_seconds(10);
-    changed_.Notify();
-    return grpc::Status::OK;
-  }
-  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest*, v1::Lease*) override {
-    return grpc::Status(refusal_, "no");
-  }
-
-  // When workers registered; waits for `count` registrations.
-  std::vector<double> AwaitRegistrations(size_t count) {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [&] { return registered_at_.size() >= count; });
-    return registered_at_;
-  }
-  std::string address() const { return server_.address(); }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  std::vector<double> registered_at_ ABSL_GUARDED_BY(mu_);
-  const grpc::StatusCode refusal_;
-  const LoopbackServer server_{this};
-};
-
 TEST(TrainerTest, WorkerThatDoesNotFitTheJobEnds) {
-  RefusingMaster master(grpc::FAILED_PRECONDITION);
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  EXPECT_EQ(trainer.Run().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(master.AwaitRegistrations(1).size(), 1u);
+  ScriptedMaster master(SmallestJob());
+  master.get_lease.Fail(absl::FailedPreconditionError("no"));
+  EXPECT_EQ(RunTrainer(master).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(master.register_member.requests().size(), 1u);
 }
 
 TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
-  RefusingMaster master(grpc::ABORTED);
+  ScriptedMaster master(SmallestJob());
+  master.get_lease.Fail(absl::AbortedError("no"));
   const SteadyClock clock;
   Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
   absl::Status status = absl::UnknownError("it has not ended");
   std::thread thread([&] { status = trainer.Run(); });
-  const std::vector<double> at = master.AwaitRegistrations(5);
+  master.register_member.Await(5);
   trainer.Stop();
   thread.join();
   EXPECT_TRUE(status.ok()) << status;
-  for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;
+  const auto arrivals = master.register_member.arrivals();
+  for (int i = 0; i < 4; ++i)
+    EXPECT_GE(arrivals[i + 1].at - arrivals[i].at, 0.1 * (1 << i)) << "after registration " << i;
 }
 
-// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress. It does
-// not return.
-class EndingMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply*) override {
-    return grpc::Status::CANCELLED;
-  }
-  std::string address() const { return server_.address(); }
-
- private:
-  const LoopbackServer server_{this};
-};
-
+// gRPC cancels the calls that are in progress when the master's process ends. It does not return.
 TEST(TrainerTest, WorkerThatRegistersWhileTheJobEndsHasNotFailed) {
-  EndingMaster master;
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(),
-                   .credentials = grpc::InsecureChannelCredentials(),
-                   .connect_timeout_seconds = 0.1},
-                  &clock);
-  const absl::Status status = trainer.Run();
+  ScriptedMaster master(SmallestJob());
+  master.register_member.Fail(absl::CancelledError());
+  const absl::Status status = RunTrainer(master, /*connect_timeout_seconds=*/0.1);
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A master that begins another run of the job while the worker of the first run waits for a lease: the call
-// is cancelled, and the next one is of a registration that the new run does not know.
-class GoingBackMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    *reply = ReplyWith(SmallestJob(), /*run_id=*/lease_calls_ == 0 ? 1 : 2, "127.0.0.1:1");
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest* request,
-                        v1::RegisterReply* reply) override {
-    reply->set_incarnation(request->run_id());
-    reply->set_heartbeat_timeout_seconds(100);
-    return grpc::Status::OK;
-  }
-  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
-    if (++lease_calls_ == 1) return grpc::Status::CANCELLED;
-    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "its token is missing");
-    lease->set_state(v1::Lease::FINISHED);
-    return grpc::Status::OK;
-  }
-  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply*) override {
-    last_left_ = request->incarnation();
-    return grpc::Status::OK;
-  }
-
-  uint64_t last_left() const { return last_left_; }
-  std::string address() const { return server_.address(); }
-
- private:
-  std::atomic<int> lease_calls_{0};
-  std::atomic<uint64_t> last_left_{0};
-  const LoopbackServer server_{this};
-};
+// Begins another run of the job while the worker of the first run waits for a lease: the call is cancelled,
+// and the next one is of a registration that the new run does not know.
+void GoBackAtFirstLease(ScriptedMaster* master) {
+  master->register_member.SetHandler([](const v1::RegisterRequest& request, v1::RegisterReply* reply) {
+    reply->set_incarnation(request.run_id());
+    return absl::OkStatus();
+  });
+  master->get_lease.SetHandler([master, calls = 0](const v1::GetLeaseRequest& request, auto*) mutable {
+    if (++calls == 1) {
+      master->get_job.EditReply([](v1::GetJobReply* reply) { reply->set_run_id(2); });
+      return absl::CancelledError();
+    }
+    return request.incarnation() == 1 ? absl::NotFoundError("its token is missing") : absl::OkStatus();
+  });
+}
 
 TEST(TrainerTest, WorkerOfAMasterThatGoesBackLogsThatAndNotHowItsRegistrationWasRefused) {
   FLAGS_logtostderr = true;
-  GoingBackMaster master;
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  ScriptedMaster master(SmallestJob());
+  GoBackAtFirstLease(&master);
   testing::internal::CaptureStderr();
-  const absl::Status status = trainer.Run();
+  const absl::Status status = RunTrainer(master);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(log,
@@ -172,32 +97,17 @@ TEST(TrainerTest, WorkerOfAMasterThatGoesBackLogsThatAndNotHowItsRegistrationWas
 }
 
 TEST(TrainerTest, WorkerWhoseCallIsCancelledByAMasterThatGoesBackRegistersAgain) {
-  GoingBackMaster master;
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  const absl::Status status = trainer.Run();
+  ScriptedMaster master(SmallestJob());
+  GoBackAtFirstLease(&master);
+  const absl::Status status = RunTrainer(master);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(master.last_left(), 2u);
+  EXPECT_EQ(master.leave.Await(1).back().incarnation(), 2u);
 }
 
-// A master that was started again after the job's end. It knows no registration.
-class EndedMaster final : public v1::MasterService::Service {
- public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    reply->set_ended("the job is DONE");
-    return grpc::Status::OK;
-  }
-  std::string address() const { return server_.address(); }
-
- private:
-  const LoopbackServer server_{this};
-};
-
 TEST(TrainerTest, WorkerThatLearnsThatTheJobHasEndedHasNotFailed) {
-  EndedMaster master;
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  const absl::Status status = trainer.Run();
+  ScriptedMaster master;
+  master.get_job.EditReply([](v1::GetJobReply* reply) { (*reply = {}).set_ended("the job is DONE"); });
+  const absl::Status status = RunTrainer(master);
   EXPECT_TRUE(status.ok()) << status;
 }
 
@@ -220,170 +130,111 @@ ParameterLayout LayoutOfJob(const v1::Job& job) {
   return *LayoutOf(job, ListTensors(*layers), /*num_servers=*/1);
 }
 
-// A master that grants each membership of worker 0 one step, and then ends the membership, of the second one
-// because the job is done.
-class ExpiringMaster final : public v1::MasterService::Service {
- public:
-  explicit ExpiringMaster(const v1::Job& job) : job_(job), servers_(job, LayoutOfJob(job)) {}
-
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    *reply = ReplyWith(job_, kRunId, servers_.addresses()[0]);
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
-    reply->set_incarnation(++incarnation_);
-    reply->set_token(TestToken(incarnation_));
-    reply->set_heartbeat_timeout_seconds(100);
-    servers_.SetRosters({RosterOfLives(0, {{0, incarnation_}})});
-    return grpc::Status::OK;
-  }
-  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
-    if (request->after() == 0) {
+// The master grants each membership of worker 0 one step, and then ends the membership, of the second one
+// because the job is done. With a residual of zero the second push would send the same values as the first
+// one.
+TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
+  const v1::Job job = TopKJob();
+  TestServers servers(job, LayoutOfJob(job));
+  ScriptedMaster master(job, servers.addresses()[0]);
+  master.get_job.EditReply([](v1::GetJobReply* reply) { reply->set_run_id(kRunId); });
+  master.register_member.SetHandler(
+      [&servers, memberships = uint64_t{0}](const auto&, v1::RegisterReply* reply) mutable {
+        reply->set_incarnation(++memberships);
+        reply->set_token(TestToken(memberships));
+        servers.SetRosters({RosterOfLives(0, {{0, memberships}})});
+        return absl::OkStatus();
+      });
+  master.get_lease.SetHandler([](const v1::GetLeaseRequest& request, v1::Lease* lease) {
+    if (request.after() == 0) {
+      *lease = {};
       lease->set_number(1);
-      v1::SampleSpan* const span = lease->add_minibatches()->add_spans();
-      span->set_end(4);
-      return grpc::Status::OK;
-    }
-    if (request->progress().lease_steps() < 1) {
+      lease->add_minibatches()->add_spans()->set_end(4);
+    } else if (request.progress().lease_steps() < 1) {
       lease->set_state(v1::Lease::WAIT);
       lease->set_retry_seconds(10);
-      return grpc::Status::OK;
+    } else if (request.incarnation() == 1) {
+      return absl::NotFoundError("the membership has expired");
     }
-    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "the membership has expired");
-    lease->set_state(v1::Lease::FINISHED);
-    return grpc::Status::OK;
-  }
-
-  uint64_t memberships() const { return incarnation_; }
-  std::vector<float> Weights() { return servers_.Weights(); }
-  std::string address() const { return server_.address(); }
-
- private:
-  const v1::Job job_;
-  TestServers servers_;
-  std::atomic<uint64_t> incarnation_{0};
-  const LoopbackServer server_{this};
-};
-
-// With a residual of zero the second push would send the same values as the first one.
-TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
-  ExpiringMaster master(TopKJob());
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  const absl::Status status = trainer.Run();
+    return absl::OkStatus();
+  });
+  const absl::Status status = RunTrainer(master);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(master.memberships(), 2u);
-  const std::vector<float> weights = master.Weights();
+  EXPECT_EQ(master.register_member.requests().size(), 2u);
+  const std::vector<float> weights = servers.Weights();
   const int64_t moved = kParameters - std::count(weights.begin(), weights.end(), 0.0f);
   EXPECT_GT(moved, kSent);
 }
 
-// A master without samples to assign. It asks workers that leave to stay: the first registration until the
-// job has gone back, the second one until it has left `stays` times.
-class StayingMaster final : public v1::MasterService::Service {
- public:
-  struct Options {
-    bool stops_first = false;    // ends the first registration by a heartbeat, instead of by its lease
-    bool cancels_first = false;  // cancels the first call of the first registration
-    int stays = 2;
-  };
-  explicit StayingMaster(Options options) : options_(options) {}
-
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
-    return grpc::Status::OK;
-  }
-  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
-    MutexLock lock(&mu_);
-    leaves_.emplace_back();
-    reply->set_incarnation(leaves_.size());
-    reply->set_heartbeat_timeout_seconds(100);
-    return grpc::Status::OK;
-  }
-  grpc::Status Heartbeat(grpc::ServerContext*, const v1::HeartbeatRequest* request,
-                         v1::HeartbeatReply* reply) override {
-    reply->set_stop(options_.stops_first && request->incarnation() == 1);
-    return grpc::Status::OK;
-  }
-  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
-    const bool wait = options_.stops_first && request->incarnation() == 1;
-    lease->set_state(wait ? v1::Lease::WAIT : v1::Lease::FINISHED);
-    lease->set_retry_seconds(0.01);
-    return grpc::Status::OK;
-  }
-  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply* reply) override {
-    MutexLock lock(&mu_);
-    std::vector<v1::LeaveRequest>& leaves = leaves_[request->incarnation() - 1];
-    leaves.push_back(*request);
-    changed_.Notify();
-    if (options_.cancels_first && leaves_.size() == 1 && leaves.size() == 1) return grpc::Status::CANCELLED;
-    const bool stays = static_cast<int>(leaves.size()) <= options_.stays;
-    if (!stays && request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "of another run");
-    if (stays) reply->set_again_in_seconds(0.01);
-    return grpc::Status::OK;
-  }
-
-  void AwaitLeaves(size_t count) {
-    MutexLock lock(&mu_);
-    changed_.Wait(&mu_, [&] { return !leaves_.empty() && leaves_[0].size() >= count; });
-  }
-  // The requests of each registration.
-  std::vector<std::vector<v1::LeaveRequest>> leaves() {
-    MutexLock lock(&mu_);
-    return leaves_;
-  }
-  std::string address() const { return server_.address(); }
-
- private:
-  const Options options_;
-  Mutex mu_;
-  CondVar changed_;
-  std::vector<std::vector<v1::LeaveRequest>> leaves_ ABSL_GUARDED_BY(mu_);
-  const LoopbackServer server_{this};
+struct Stays {
+  bool stops_first = false;    // ends the first registration by a heartbeat, instead of by its lease
+  bool cancels_first = false;  // cancels the first call of the first registration
+  int stays = 2;
 };
+
+// Assigns no samples, and asks workers that leave to stay: the first registration until the job has gone
+// back, the second one until it has left `stays` times.
+void AskToStay(Stays options, ScriptedMaster* master) {
+  master->heartbeat.SetHandler([options](const v1::HeartbeatRequest& request, v1::HeartbeatReply* reply) {
+    reply->set_stop(options.stops_first && request.incarnation() == 1);
+    return absl::OkStatus();
+  });
+  master->get_lease.SetHandler([options](const v1::GetLeaseRequest& request, v1::Lease* lease) {
+    if (options.stops_first && request.incarnation() == 1) lease->set_state(v1::Lease::WAIT);
+    lease->set_retry_seconds(0.01);
+    return absl::OkStatus();
+  });
+  master->leave.SetHandler([options, leaves = std::map<uint64_t, int>()](const v1::LeaveRequest& request,
+                                                                         v1::LeaveReply* reply) mutable {
+    const bool first = request.incarnation() == 1;
+    const int times = ++leaves[request.incarnation()];
+    if (options.cancels_first && first && times == 1) return absl::CancelledError();
+    if (times > options.stays) return first ? absl::NotFoundError("of another run") : absl::OkStatus();
+    reply->set_again_in_seconds(0.01);
+    return absl::OkStatus();
+  });
+}
 
 class StayingTest : public testing::TestWithParam<bool> {};
 
 TEST_P(StayingTest, WorkerThatIsDoneRegistersAgainWhenTheJobGoesBack) {
-  StayingMaster master({.stops_first = GetParam()});
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  const absl::Status status = trainer.Run();
+  ScriptedMaster master(SmallestJob());
+  AskToStay({.stops_first = GetParam()}, &master);
+  const absl::Status status = RunTrainer(master);
   EXPECT_TRUE(status.ok()) << status;
-  const std::vector<std::vector<v1::LeaveRequest>> leaves = master.leaves();
-  ASSERT_EQ(leaves.size(), 2u);
-  for (const std::vector<v1::LeaveRequest>& of : leaves) {
-    EXPECT_EQ(of.size(), 3u);
-    for (const v1::LeaveRequest& request : of) {
-      EXPECT_TRUE(request.stays() && !request.failed()) << request.DebugString();
-    }
+  EXPECT_EQ(master.register_member.requests().size(), 2u);
+  std::map<uint64_t, int> leaves;
+  for (const v1::LeaveRequest& request : master.leave.requests()) {
+    ++leaves[request.incarnation()];
+    EXPECT_TRUE(request.stays() && !request.failed()) << request.DebugString();
   }
+  EXPECT_THAT(leaves, ElementsAre(Pair(1, 3), Pair(2, 3)));
 }
 
 INSTANTIATE_TEST_SUITE_P(EndedBy, StayingTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Master" : "Lease"; });
 
 TEST(TrainerTest, WorkerThatIsDoneRegistersAgainWhenItsFirstCallWasCancelled) {
-  StayingMaster master({.stops_first = true, .cancels_first = true});
-  const SteadyClock clock;
-  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
-  const absl::Status status = trainer.Run();
+  ScriptedMaster master(SmallestJob());
+  AskToStay({.stops_first = true, .cancels_first = true}, &master);
+  const absl::Status status = RunTrainer(master);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(master.leaves().size(), 2u);
+  EXPECT_EQ(master.register_member.requests().size(), 2u);
 }
 
 TEST(TrainerTest, StopEndsAWorkerThatStays) {
-  StayingMaster master({.stays = 1000000});
+  ScriptedMaster master(SmallestJob());
+  AskToStay({.stays = 1000000}, &master);
   const SteadyClock clock;
   Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
   absl::Status status = absl::UnknownError("it has not ended");
   std::thread thread([&] { status = trainer.Run(); });
-  master.AwaitLeaves(2);
+  master.leave.Await(2);
   trainer.Stop();
   thread.join();
   EXPECT_TRUE(status.ok()) << status;
-  ASSERT_EQ(master.leaves().size(), 1u);
-  EXPECT_FALSE(master.leaves()[0].back().stays());
+  EXPECT_EQ(master.register_member.requests().size(), 1u);
+  EXPECT_FALSE(master.leave.requests().back().stays());
 }
 
 }  // namespace
