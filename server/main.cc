@@ -6,12 +6,10 @@
 #include "absl/status/statusor.h"
 #include "common/base/status_macros.h"
 #include "common/program/daemon.h"
-#include "server/process/first_start.h"
-#include "server/process/master_run.h"
+#include "server/process/runs.h"
 #include "server/process/server_config.h"
 #include "server/process/server_edge.h"
 #include "server/process/server_flags.h"
-#include "server/process/server_run.h"
 
 namespace catchment {
 namespace {

@@ -16,7 +16,7 @@
 #include "common/job/model_shapes.h"
 #include "kernels/device/device.h"
 #include "server/shard/shard_contents.h"
-#include "worker/data/data_checksum.h"
+#include "worker/data/dataset.h"
 #include "worker/data/sources/load_data.h"
 #include "worker/loop/score_test_set.h"
 #include "worker/model/network.h"

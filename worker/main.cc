@@ -18,7 +18,6 @@
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
 #include "common/program/daemon.h"
-#include "common/program/security_flags.h"
 #include "kernels/cuda/loader.h"
 #include "worker/loop/evaluator.h"
 #include "worker/loop/trainer.h"

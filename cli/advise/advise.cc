@@ -15,7 +15,6 @@
 #include "common/job/job_text.h"
 #include "common/net/rpc.h"
 #include "common/program/command_line.h"
-#include "common/program/security_flags.h"
 #include "simulation/models.h"
 
 namespace catchment {

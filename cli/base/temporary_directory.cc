@@ -15,7 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {

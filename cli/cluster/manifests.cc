@@ -3,8 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/cluster/job_names.h"
-#include "cli/cluster/pod.h"
-#include "cli/cluster/yaml.h"
 #include "common/job/job_text.h"
 #include "nlohmann/json.hpp"
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "cli/base/terminal.h"
 #include "common/program/command_line.h"
+#include "nlohmann/json.hpp"
 #include "proto/job.pb.h"
 
 namespace catchment {
@@ -64,6 +65,13 @@ std::string Manifests(const KubernetesJob& job);
 
 // `catchment manifests JOB`: prints the job's manifests. Exit code 0: printed; 1: the job is not valid.
 int RunManifests(const std::vector<std::string>& args, const Streams& streams);
+
+// Returns the template of the Pods of a role, for a StatefulSet or a Job. The job is valid.
+nlohmann::ordered_json PodTemplate(const KubernetesJob& job, const std::string& role);
+
+// Returns a document in YAML's block style, with the keys in their order. Strings of several lines are
+// literal blocks. Any YAML 1.1 or 1.2 parser reads the same value from it.
+std::string ToYaml(const nlohmann::ordered_json& value);
 
 }  // namespace catchment
 

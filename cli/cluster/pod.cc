@@ -1,5 +1,3 @@
-#include "cli/cluster/pod.h"
-
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -7,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/job_names.h"
+#include "cli/cluster/manifests.h"
 #include "common/base/random.h"
-#include "common/base/random_id.h"
 #include "common/job/job_text.h"
 
 namespace catchment {

@@ -1,5 +1,3 @@
-#include "cli/cluster/yaml.h"
-
 #include <algorithm>
 #include <set>
 
@@ -8,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/cluster/manifests.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@ namespace catchment {
 struct RunData {
   uint64_t train_samples = 0;
   uint64_t test_samples = 0;
-  std::string checksum;  // of all of them (worker/data/data_checksum.h)
+  std::string checksum;  // of all of them (worker/data/dataset.h)
 };
 
 // Returns the data of the run with this summary.json.

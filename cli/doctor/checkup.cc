@@ -22,9 +22,8 @@
 #include "common/base/atomic_file.h"
 #include "common/base/clock.h"
 #include "common/base/file_access.h"
-#include "common/base/memory.h"
+#include "common/base/machine.h"
 #include "common/base/open_files.h"
-#include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/thread_limit.h"
@@ -52,11 +51,6 @@ bool Exists(const std::string& path) {
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string HostName() {
-  utsname system = {};
-  return uname(&system) == 0 ? system.nodename : "";
 }
 
 // Returns the text of a file that may not exist.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/doctor/finding.h"
+#include "cli/doctor/judge.h"
 #include "cli/live/job_control.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"

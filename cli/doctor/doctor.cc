@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/doctor/checkup.h"
-#include "cli/doctor/finding.h"
+#include "cli/doctor/judge.h"
 #include "cli/live/job_control.h"
 #include "common/base/text.h"
 #include "common/net/address.h"

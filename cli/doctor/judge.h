@@ -7,18 +7,35 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/doctor/finding.h"
 #include "common/base/thread_limit.h"
 #include "common/net/certificate.h"
 #include "kernels/cuda/loader.h"
 #include "proto/master.pb.h"
 
 namespace catchment {
+
+enum class Verdict { kOk, kWarn, kFail };
+
+// The result of a check.
+struct Finding {
+  Verdict verdict = Verdict::kOk;
+  std::string text;
+  std::string remedy = "";  // a sentence; empty if and only if the verdict is kOk
+};
+
+inline Finding Ok(std::string text) { return {Verdict::kOk, std::move(text)}; }
+inline Finding Warn(std::string text, std::string remedy) {
+  return {Verdict::kWarn, std::move(text), std::move(remedy)};
+}
+inline Finding Fail(std::string text, std::string remedy) {
+  return {Verdict::kFail, std::move(text), std::move(remedy)};
+}
 
 struct ProcessorFacts {
   std::string instructions;  // "AVX-512"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "cli/base/terminal.h"
 #include "worker/data/data_paths.h"
 
@@ -18,8 +19,16 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
-// `catchment examples DIR`: writes the examples, which the program contains (cli/job/examples.h), to DIR.
+// `catchment examples DIR`: writes the examples, which the program contains (cli/job/commands.h), to DIR.
 int RunExamples(const std::vector<std::string>& args, const Streams& streams);
+
+struct ExampleFile {
+  const char* path;  // relative to the directory of examples
+  absl::string_view content;
+};
+
+// Returns all of them, ordered by path.
+const std::vector<ExampleFile>& ExampleFiles();
 
 }  // namespace catchment
 

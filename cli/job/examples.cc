@@ -1,5 +1,3 @@
-#include "cli/job/examples.h"
-
 #include <filesystem>
 #include <string>
 

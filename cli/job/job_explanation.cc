@@ -8,7 +8,7 @@
 #include "cli/live/advice.h"
 #include "cli/live/status_text.h"
 #include "common/base/text.h"
-#include "common/codec/error_feedback.h"
+#include "common/codec/codec.h"
 #include "common/codec/scaled_groups.h"
 #include "common/job/data_sources.h"
 

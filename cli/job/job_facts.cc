@@ -6,7 +6,6 @@
 #include "common/base/rounding.h"
 #include "common/base/status_macros.h"
 #include "common/codec/codec.h"
-#include "common/codec/error_feedback.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"

@@ -15,7 +15,6 @@
 #include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/job/field_help.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"

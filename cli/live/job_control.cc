@@ -16,7 +16,7 @@
 #include "common/base/text.h"
 #include "common/base/thread_limit.h"
 #include "common/net/address.h"
-#include "common/program/security_flags.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

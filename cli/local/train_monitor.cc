@@ -10,15 +10,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/base/run_directory.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "common/base/not_ready.h"
-#include "common/base/processors.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/base/thread_limit.h"
 #include "common/program/command_line.h"
 #include "common/program/ending_signals.h"
-#include "common/program/security_flags.h"
 
 namespace catchment {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/base/processors.h"
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/base/text.h"
-#include "common/job/divergence.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {

@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/patience.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/job/text_format.h"
 #include "common/program/command_line.h"

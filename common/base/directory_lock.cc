@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/file_access.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {

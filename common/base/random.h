@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 namespace catchment {
 
@@ -50,6 +51,12 @@ class Random {
  private:
   uint64_t state_;
 };
+
+// Returns 64 random bits from the operating system, never 0.
+uint64_t RandomId();
+
+// Returns the 16 hexadecimal digits with which messages show an id.
+std::string FormatId(uint64_t id);
 
 }  // namespace catchment
 

@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {

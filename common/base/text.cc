@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace catchment {
 
@@ -182,6 +186,57 @@ std::string Table::Print(int indent) const {
     absl::StrAppend(&out, line, "\n");
   }
   return out;
+}
+
+namespace {
+
+// Returns true if the first character needs more than one byte; for a letter, one of them is 0.
+bool IsWide(absl::string_view content) {
+  if (absl::StartsWith(content, "\xff\xfe") || absl::StartsWith(content, "\xfe\xff")) return true;
+  return content.size() >= 2 && (content[0] == 0) != (content[1] == 0);
+}
+
+}  // namespace
+
+absl::StatusOr<absl::string_view> Utf8Text(absl::string_view content, absl::string_view path) {
+  if (IsWide(content)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is encoded in UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"));
+  }
+  return absl::StripPrefix(content, "\xef\xbb\xbf");
+}
+
+namespace {
+
+// Returns the number of insertions, deletions and substitutions from a to b (Levenshtein 1966).
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
+  const std::string wanted = absl::AsciiStrToLower(name);
+  size_t best = std::max<size_t>(2, name.size() / 2) + 1;
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = EditDistance(wanted, absl::AsciiStrToLower(candidate));
+    if (distance >= best || distance >= candidate.size()) continue;
+    best = distance;
+    nearest = candidate;
+  }
+  return nearest;
 }
 
 }  // namespace catchment

@@ -1,4 +1,4 @@
-// Numbers, times and tables as people read them.
+// Text that people read and write: numbers, times, tables, near misses of names, encodings.
 //
 // Threads: pure functions, no locale: a point before decimals, a comma between thousands, everywhere.
 #ifndef CATCHMENT_COMMON_BASE_TEXT_H_
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace catchment {
@@ -70,6 +71,14 @@ std::string ShortLine(absl::string_view text, size_t most);
 
 // Returns the columns of UTF-8 text on a terminal (one for each code point).
 size_t Columns(const std::string& text);
+
+// Returns the text of a file whose bytes are `content`: UTF-8, without the byte order mark that Windows'
+// editors put before it. `path` is the file's name for errors.
+// Errors: InvalidArgument for UTF-16 and UTF-32, as PowerShell's > and Excel's "Unicode text" write them.
+absl::StatusOr<absl::string_view> Utf8Text(absl::string_view content, absl::string_view path);
+
+// Returns the candidate with the fewest edits to `name`, ignoring case; empty if none is near.
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace catchment
 

@@ -18,9 +18,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/base/control_groups.h"
 #include "common/base/file_access.h"
-#include "common/base/processors.h"
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {

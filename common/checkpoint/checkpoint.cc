@@ -14,9 +14,9 @@
 #include "absl/strings/str_join.h"
 #include "common/base/atomic_file.h"
 #include "common/base/file_access.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/worker_file.h"
 #include "glog/logging.h"
 

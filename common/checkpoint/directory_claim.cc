@@ -12,7 +12,6 @@
 #include "common/base/file_access.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/run_record.h"
 
 namespace catchment {
 namespace {

@@ -46,6 +46,15 @@ std::vector<TensorSpec> ManifestTensors(const v1::Manifest& manifest);
 // Returns the size of the flat parameter vector. `manifest` must come from ReadManifest.
 int64_t CountParameters(const v1::Manifest& manifest);
 
+// Replaces the record; creates `dir` if necessary.
+absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record);
+
+// Deletes the record, which must exist.
+absl::Status DeleteRunRecord(const std::string& dir);
+
+// Reads the record. NotFound if there is none; InvalidArgument if the file is not a record.
+absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_CHECKPOINT_MANIFEST_H_

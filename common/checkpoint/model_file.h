@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/safetensors.h"
@@ -61,6 +62,13 @@ absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const Para
 // have layers of batch norm without weights.
 absl::Status CheckStatistics(const std::vector<TensorSpec>& tensors, bool external,
                              absl::Span<const v1::Statistic* const> statistics);
+
+// Reads values range.begin .. range.end-1 of the flat parameter vector to out[0 .. range.size()-1]. Ignores
+// tensors of the file that are not in `layout`. Errors: InvalidArgument if any tensor of the model is missing
+// in the file or has another shape there, or if a value in the range is NaN or infinite; errors of
+// SafetensorsFile. All name model.initial_weights.
+absl::Status ReadInitialWeights(const std::string& path, const ParameterLayout& layout, Range range,
+                                float* out);
 
 }  // namespace catchment
 

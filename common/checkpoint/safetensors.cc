@@ -17,7 +17,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/file_access.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/safetensors_header.h"
 #include "glog/logging.h"
 
 namespace catchment {

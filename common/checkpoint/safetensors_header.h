@@ -10,6 +10,8 @@
 #ifndef CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
 #define CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
 
+#include <zlib.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 namespace catchment {
 
@@ -42,6 +45,17 @@ absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header);
 // Parses a header, `text`. `data_bytes` is the size of the file without length and header. InvalidArgument if
 // the header does not describe exactly these bytes.
 absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& text, int64_t data_bytes);
+
+// CRC-32 as computed by zlib, and its form in files: eight hexadecimal digits.
+
+// Returns the checksum of `size` bytes that follow bytes with the checksum `before`.
+inline uint32_t Crc32(const void* data, size_t size, uint32_t before = 0) {
+  return static_cast<uint32_t>(crc32_z(before, static_cast<const Bytef*>(data), size));
+}
+
+inline std::string ChecksumText(uint32_t checksum) {
+  return absl::StrCat(absl::Hex(checksum, absl::kZeroPad8));
+}
 
 }  // namespace catchment
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/safetensors_header.h"
 #include "common/job/text_format.h"
 #include "glog/logging.h"
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/codec/error_feedback.h"
 #include "common/codec/formats.h"
 #include "common/codec/scaled_groups.h"
 #include "common/codec/top_k.h"

@@ -1,6 +1,6 @@
 #include "common/codec/push_encoder.h"
 
-#include "common/codec/error_feedback.h"
+#include "common/codec/codec.h"
 #include "common/codec/scaled_groups.h"
 
 namespace catchment {

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "common/base/file_access.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {

@@ -3,7 +3,9 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/consistency_kinds.h"
@@ -95,6 +97,49 @@ uint64_t StepsPerEpoch(const v1::Job& job, uint64_t train_samples) {
 
 uint32_t LargestMinibatch(const v1::Job& job) {
   return (job.last_minibatch() == v1::Job::MERGE ? 2 : 1) * job.batch_size();
+}
+
+namespace {
+
+bool MovesByTheGradient(const v1::Optimizer& optimizer) {
+  return optimizer.kind() == v1::Optimizer::SGD && optimizer.learning_rate() == 1 &&
+         optimizer.momentum() == 0 && optimizer.weight_decay() == 0 && !optimizer.has_clip_value() &&
+         !optimizer.has_clip_norm() && optimizer.schedule().decay() == v1::Schedule::CONSTANT &&
+         optimizer.schedule().warmup() == 0;
+}
+
+absl::Status Check(const std::string& path, const v1::Optimizer& optimizer) {
+  if (MovesByTheGradient(optimizer)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": the program makes local steps with its own optimizer, so the job must not change them; set ",
+      path, "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}"));
+}
+
+}  // namespace
+
+const v1::Optimizer& IdentityOptimizer() {
+  static const v1::Optimizer* const kIdentity = [] {
+    auto* const identity = new v1::Optimizer;
+    identity->set_kind(v1::Optimizer::SGD);
+    identity->set_learning_rate(1);
+    identity->set_momentum(0);
+    identity->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+    return identity;
+  }();
+  return *kIdentity;
+}
+
+absl::Status CheckLocalSteps(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  if (contribution.has_pseudo_gradient()) {
+    return Check("algorithm.contribution.pseudo_gradient.local_optimizer",
+                 contribution.pseudo_gradient().local_optimizer());
+  }
+  if (contribution.has_elastic()) return Check("optimizer", job.optimizer());
+  return absl::InvalidArgumentError(
+      "algorithm.contribution: the program makes local steps with its own optimizer, which only "
+      "pseudo_gradient and elastic support: use the preset local_sgd, diloco, streaming_diloco, muloco or "
+      "easgd, or leave out the program's optimizer");
 }
 
 }  // namespace catchment

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
@@ -99,6 +100,18 @@ uint32_t LargestMinibatch(const v1::Job& job);
 // step.
 // `active`: members that have work; what the last ones leave behind counts as of one. `workers`: Job.workers.
 double WorkerScale(v1::Optimizer::WorkerScaling scaling, uint32_t active, uint32_t workers);
+
+inline constexpr char kTrainingHasDiverged[] = "training has diverged";
+
+// Jobs of programs that make their local steps themselves, with an optimizer of their own (proto/job.proto,
+// ExternalModel.local_steps).
+
+// Returns the optimizer whose step is w -= g.
+const v1::Optimizer& IdentityOptimizer();
+
+// Returns ok if a worker's step between two exchanges is w -= g, g being what the program reports. `job`
+// is complete and valid. InvalidArgument says what to set.
+absl::Status CheckLocalSteps(const v1::Job& job);
 
 }  // namespace catchment
 

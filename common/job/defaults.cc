@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/codec/error_feedback.h"
+#include "common/codec/codec.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 #include "common/job/compensation_kinds.h"

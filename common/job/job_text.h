@@ -38,6 +38,10 @@ std::string DescribeResumeConflict(const v1::Job& saved, const v1::Job& now);
 // `message` and all messages in it that this build does not know.
 absl::Status CheckFieldsKnown(const google::protobuf::Message& message);
 
+// Returns the path of the job's field that a flag of this name would set, "optimizer.learning_rate" of "lr"
+// or "learning_rate"; several with " or " between them; empty if there is none.
+std::string FieldOfFlag(const std::string& flag);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_JOB_JOB_TEXT_H_

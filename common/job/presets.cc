@@ -8,11 +8,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/nearest_name.h"
+#include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/consistency_kinds.h"
-#include "common/job/local_steps.h"
 
 namespace catchment {
 namespace {

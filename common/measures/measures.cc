@@ -5,7 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_join.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/measures/measure_readers.h"
 #include "common/measures/noise_scale.h"
 #include "common/measures/phrases.h"

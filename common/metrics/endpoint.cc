@@ -21,7 +21,6 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
-#include "common/base/random_id.h"
 #include "common/base/version.h"
 #include "common/net/listen.h"
 

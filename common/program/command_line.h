@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/net/rpc.h"
 
 namespace catchment {
 
@@ -134,6 +135,13 @@ enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitProgramFailed = 4, kExitSi
 // printing the error to `err`, with the name of the command in front.
 int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
                    std::ostream* err, const std::function<absl::StatusOr<int>()>& run);
+
+// Declares --certs, --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's
+// CATCHMENT_CERTS, CATCHMENT_TLS_CA, CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1).
+// --certs replaces the values of the three others that came before it.
+void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags);
+// Removes these variables from the environment, for child processes with connections of their own.
+void ClearSecurityEnvironment();
 
 }  // namespace catchment
 

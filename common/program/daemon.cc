@@ -17,7 +17,6 @@
 #include "common/base/thread_limit.h"
 #include "common/base/version.h"
 #include "common/net/rpc.h"
-#include "common/program/grpc_log.h"
 #include "common/program/log_format.h"
 #include "common/trace/recorder.h"
 #include "common/trace/trace_file.h"

@@ -1,12 +1,19 @@
 #include "common/program/log_format.h"
 
 #include <glog/logging.h>
+#include <grpc/support/log.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/text.h"
+#include "common/base/token_bucket.h"
 
 namespace catchment {
 namespace {
@@ -61,5 +68,45 @@ void LogEvent(absl::string_view event, const Json& fields, absl::string_view mes
   LOG(INFO) << message;
   current_event = nullptr;
 }
+
+namespace {
+
+constexpr double kLinesAtOnce = 10, kLinesPerSecond = 0.2;
+constexpr size_t kLineBytes = 400;
+
+class GrpcLog {
+ public:
+  void Write(const gpr_log_func_args& line) {
+    uint64_t left_out = 0;
+    {
+      MutexLock lock(&mu_);
+      if (!rate_.Take(clock_.Now())) {
+        ++left_out_;
+        return;
+      }
+      left_out = std::exchange(left_out_, 0);
+    }
+    const google::LogSeverity severity =
+        line.severity == GPR_LOG_SEVERITY_ERROR ? google::GLOG_ERROR : google::GLOG_INFO;
+    google::LogMessage message(line.file, line.line, severity);
+    message.stream() << ShortLine(line.message, kLineBytes);
+    if (left_out > 0) message.stream() << " (" << left_out << " messages from gRPC before it are omitted)";
+  }
+
+ private:
+  const SteadyClock clock_{};
+  Mutex mu_;
+  TokenBucket rate_ ABSL_GUARDED_BY(mu_){kLinesPerSecond, kLinesAtOnce, clock_.Now()};
+  uint64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+void Write(gpr_log_func_args* line) {
+  static auto* const log = new GrpcLog;
+  log->Write(*line);
+}
+
+}  // namespace
+
+void LimitGrpcLog() { gpr_set_log_function(Write); }
 
 }  // namespace catchment

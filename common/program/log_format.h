@@ -26,6 +26,10 @@ void LogJson(absl::string_view program);
 // Logs a message at INFO; JSON gets the fields, too. `fields` is an object. Threads: any.
 void LogEvent(absl::string_view event, const nlohmann::ordered_json& fields, absl::string_view message);
 
+// Writes gRPC's messages to glog from then on, a few a second, and the number of those that are left out. A
+// line has at most some hundred bytes, without control characters. Call it once, after glog is initialized.
+void LimitGrpcLog();
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_PROGRAM_LOG_FORMAT_H_

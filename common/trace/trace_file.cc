@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/atomic_file.h"
 #include "common/base/file_access.h"
-#include "common/base/host_name.h"
-#include "common/base/random_id.h"
+#include "common/base/machine.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {

@@ -11,12 +11,12 @@
 #include "common/base/file_access.h"
 #include "common/base/rounding.h"
 #include "common/job/algorithm_facts.h"
-#include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 #include "server/control/job_state_machine.h"
 #include "server/control/lease_ledger.h"
 #include "server/control/membership.h"
 #include "server/control/plan_ledger.h"
+#include "server/control/sample_source.h"
 #include "server/control/span.h"
 
 namespace catchment {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"

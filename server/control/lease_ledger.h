@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "proto/master.pb.h"
-#include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 #include "server/control/sample_source.h"
 

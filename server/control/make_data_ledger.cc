@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 #include "server/control/lease_ledger.h"
 #include "server/control/plan_ledger.h"
+#include "server/control/sample_source.h"
 
 namespace catchment {
 namespace {

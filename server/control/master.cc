@@ -7,9 +7,8 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/job/algorithm_facts.h"
-#include "common/job/divergence.h"
-#include "server/control/budget.h"
 #include "server/control/data_ledger.h"
+#include "server/control/sample_source.h"
 
 namespace catchment {
 namespace {

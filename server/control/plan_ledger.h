@@ -23,7 +23,6 @@
 #include <optional>
 #include <vector>
 
-#include "server/control/budget.h"
 #include "server/control/data_ledger.h"
 #include "server/control/sample_source.h"
 

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "common/job/algorithm_facts.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 #include "proto/master_image.pb.h"
 #include "server/control/span.h"
 #include "server/control/span_pool.h"
@@ -59,6 +61,20 @@ class SampleSource {
   SpanPool pool_;
   Position next_;  // its position is always below samples_per_epoch_
 };
+
+struct Budget {
+  // For budgets in epochs or samples: the end of the fresh samples. A budget in samples is rounded up to a
+  // multiple of the batch size (in synchronous mode, of the batches of all Job.workers), or to the end of the
+  // epoch.
+  std::optional<Position> end;
+  // For budgets in updates: steps of the job (synchronous mode), or minibatches (other modes).
+  std::optional<uint64_t> steps;
+  // The budget in samples; for budgets in updates, the number expected with Job.workers workers.
+  uint64_t total_samples = 0;
+};
+
+// Returns the budget of a job whose defaults are filled in.
+Budget BudgetOf(const v1::Job& job, uint64_t train_samples);
 
 }  // namespace catchment
 

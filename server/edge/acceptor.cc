@@ -24,7 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 
 namespace catchment {
 namespace {

@@ -12,8 +12,8 @@
 #include "common/base/growing_pause.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
-#include "server/edge/buffer_slice.h"
 #include "server/edge/restore_shard.h"
+#include "server/edge/stream_call.h"
 #include "server/shard/replica.h"
 
 namespace catchment {

@@ -16,7 +16,6 @@
 #include "common/net/message_limits.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
-#include "common/wire/shared_counters.h"
 
 namespace catchment {
 namespace {

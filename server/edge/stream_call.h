@@ -5,6 +5,7 @@
 #include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/slice.h>
 
 #include <atomic>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "common/net/rpc.h"
 #include "server/edge/calls.h"
 #include "server/edge/permission.h"
+#include "server/shard/buffer_pool.h"
 
 namespace catchment {
 
@@ -200,6 +202,17 @@ class StreamCall final {
   AccountedCall accounted_;
   RunCall run_;
 };
+
+// Returns a slice that owns the buffer, which returns to its pool when gRPC has sent it. Null: an empty
+// slice.
+inline grpc::Slice SliceOf(BufferPtr payload) {
+  if (payload == nullptr) return grpc::Slice();
+  float* const data = payload->data();
+  const int64_t bytes = payload->bytes();
+  return grpc::Slice(
+      data, bytes, [](void* buffer) { BufferPtr::Adopt(static_cast<FloatBuffer*>(buffer)); },
+      std::move(payload).Release());
+}
 
 }  // namespace catchment
 

@@ -11,8 +11,8 @@
 #include "common/base/status_macros.h"
 #include "common/net/rpc.h"
 #include "common/trace/recorder.h"
-#include "common/wire/shared_counters.h"
-#include "server/edge/buffer_slice.h"
+#include "common/wire/protocol.h"
+#include "server/edge/stream_call.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,5 @@
-// Writes the weights and the summary of a job that has ended.
+// Writes the files of a job that depend on all servers: manifests of checkpoints, and at the end the weights
+// and the summary.
 #ifndef CATCHMENT_SERVER_HOST_FINAL_OUTPUTS_H_
 #define CATCHMENT_SERVER_HOST_FINAL_OUTPUTS_H_
 
@@ -9,6 +10,7 @@
 #include "common/job/parameter_layout.h"
 #include "common/net/rpc.h"
 #include "server/control/effects.h"
+#include "server/control/master.h"
 #include "server/control/run_options.h"
 #include "server/outputs/outputs.h"
 #include "server/shard/shard.h"
@@ -26,6 +28,12 @@ struct OutputSources {
 // cannot be read. The weights must be final. Logs errors, and returns the first.
 absl::Status WriteFinalOutputs(const RunOptions& run, const OutputSources& sources,
                                const ParameterLayout& layout, const FinalOutputs& ended, Outputs* outputs);
+
+// Checks that the shards' files can be read, and then writes the manifest, so that a recorded checkpoint can
+// always be resumed from. Deletes checkpoints that the job need not keep. `directory` may be empty: there is
+// nothing to write.
+absl::Status RecordCheckpoint(const std::string& directory, const RunOptions& run,
+                              const ParameterLayout& layout, const CompleteCheckpoint& checkpoint);
 
 }  // namespace catchment
 

@@ -11,7 +11,7 @@
 #include "common/base/open_files.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/energy/meter.h"
 #include "server/outputs/appended_file.h"
 

@@ -3,10 +3,9 @@
 
 #include <utility>
 
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/program/log_format.h"
 #include "server/host/final_outputs.h"
-#include "server/host/manifests.h"
 #include "server/host/master_host.h"
 
 namespace catchment {

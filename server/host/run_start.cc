@@ -10,7 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/job_text.h"
 
 namespace catchment {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/atomic_file.h"
 #include "common/base/crc32c.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {

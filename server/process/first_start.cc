@@ -1,5 +1,3 @@
-#include "server/process/first_start.h"
-
 #include <glog/logging.h>
 
 #include <optional>
@@ -9,10 +7,11 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "server/control/check_image.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/standby_service.h"
+#include "server/process/runs.h"
 
 namespace catchment {
 namespace {

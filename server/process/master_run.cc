@@ -1,5 +1,3 @@
-#include "server/process/master_run.h"
-
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -11,12 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/wire/token.h"
 #include "server/host/master_host.h"
 #include "server/process/run_end.h"
+#include "server/process/runs.h"
 #include "server/process/served_shard.h"
 
 namespace catchment {

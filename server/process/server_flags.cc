@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "common/net/address.h"
-#include "common/program/security_flags.h"
+#include "common/program/command_line.h"
 
 namespace catchment {
 namespace {

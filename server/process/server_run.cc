@@ -1,5 +1,3 @@
-#include "server/process/server_run.h"
-
 #include <glog/logging.h>
 
 #include <memory>
@@ -10,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/checkpoint/manifest.h"
@@ -20,6 +18,7 @@
 #include "server/control/job_history.h"
 #include "server/edge/restore_shard.h"
 #include "server/process/run_end.h"
+#include "server/process/runs.h"
 #include "server/process/served_shard.h"
 #include "server/process/server_registration.h"
 

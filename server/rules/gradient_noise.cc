@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/codec/error_feedback.h"
+#include "common/codec/codec.h"
 #include "common/job/algorithm_facts.h"
 #include "server/rules/gradient_compensation.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "common/base/shared_counter.h"
+#include "common/base/shared_arena.h"
 
 namespace catchment {
 namespace {

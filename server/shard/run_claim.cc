@@ -1,7 +1,7 @@
 #include "server/shard/run_claim.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 
 namespace catchment {

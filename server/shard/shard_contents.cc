@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/initial_weights.h"
+#include "common/checkpoint/model_file.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/initializer.h"

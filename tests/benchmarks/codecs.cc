@@ -12,7 +12,6 @@
 #include "common/base/random.h"
 #include "common/base/text.h"
 #include "common/codec/codec.h"
-#include "common/codec/error_feedback.h"
 #include "common/codec/push_encoder.h"
 #include "common/program/command_line.h"
 #include "glog/logging.h"

@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "tests/common/net/scripted_master.h"
 
 namespace {

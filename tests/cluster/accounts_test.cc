@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/job/presets.h"
 #include "gmock/gmock.h"

@@ -7,7 +7,7 @@
 #include <glog/logging.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/safetensors_header.h"
 #include "tests/fuzz/input.h"
 
 namespace catchment {

@@ -29,6 +29,8 @@
 #include "worker/attach/child_program.h"
 #include "worker/attach/plan_board.h"
 #include "worker/attach/program_link.h"
+#include "worker/data/batch_loader.h"
+#include "worker/data/epoch_order.h"
 #include "worker/model/trainable.h"
 
 namespace catchment {
@@ -163,6 +165,11 @@ struct ProgramOptions {
 absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
                                                                   AttachedModel::Options options,
                                                                   std::function<bool()> stopped);
+
+// Returns a function that does what `next` does, and passes each minibatch that has samples to `model`.
+// `order` is over the whole training set. Errors: those of `next` and of AttachedModel::Plan. A span outside
+// the training set is left to the loader to refuse.
+NextPlan AnnouncePlans(NextPlan next, EpochOrder order, AttachedModel* model);
 
 }  // namespace catchment
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/not_ready.h"
-#include "common/base/shared_counter.h"
+#include "common/base/shared_arena.h"
 #include "common/base/status_macros.h"
 #include "common/net/peer_status.h"
 #include "common/net/rpc.h"

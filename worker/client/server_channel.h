@@ -31,7 +31,7 @@
 #include "common/codec/push_encoder.h"
 #include "common/job/parameter_layout.h"
 #include "common/trace/recorder.h"
-#include "common/wire/shared_counters.h"
+#include "common/wire/protocol.h"
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
 #include "worker/client/block_schedule.h"

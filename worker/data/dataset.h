@@ -74,6 +74,11 @@ struct DataSets {
   uint64_t class_names = 0;  // a checksum of the classes' names in their order; 0: they have none
 };
 
+// Returns a number, never 0, that depends on the size of both sets, all classes and targets, and the stored
+// values of samples: of all if a set has at most 16 million values, otherwise of 64 equally spaced ones.
+// Images that are read from files whenever they are used are not read.
+uint64_t DataChecksum(const DataSets& data);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_WORKER_DATA_DATASET_H_

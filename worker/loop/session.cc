@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "common/base/status_macros.h"
 #include "common/base/timer.h"
 #include "common/base/version.h"
@@ -15,13 +15,12 @@
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
-#include "common/job/local_steps.h"
 #include "common/job/model_shapes.h"
 #include "common/trace/recorder.h"
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device/device.h"
-#include "worker/data/data_checksum.h"
+#include "worker/data/dataset.h"
 #include "worker/data/sources/load_data.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"

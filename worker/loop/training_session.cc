@@ -12,7 +12,7 @@
 #include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
 #include "common/job/program_metrics.h"
-#include "worker/attach/announced_plans.h"
+#include "worker/attach/attached_model.h"
 #include "worker/loop/slowed_pass.h"
 #include "worker/loop/state_transfer.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/directory_lock.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

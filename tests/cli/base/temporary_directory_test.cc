@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_name.h"
+#include "common/base/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

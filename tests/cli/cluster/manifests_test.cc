@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/cluster/yaml.h"
 #include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

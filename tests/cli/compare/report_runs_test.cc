@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/base/run_directory.h"
-#include "common/job/divergence.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"

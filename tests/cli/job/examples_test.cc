@@ -1,5 +1,3 @@
-#include "cli/job/examples.h"
-
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,5 +1,3 @@
-#include "common/base/processors.h"
-
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -7,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {

@@ -1,7 +1,6 @@
-#include "common/base/random_id.h"
-
 #include <set>
 
+#include "common/base/random.h"
 #include "gtest/gtest.h"
 
 namespace catchment {

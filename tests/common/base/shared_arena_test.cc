@@ -15,8 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "common/base/shared_counter.h"
-
 namespace catchment {
 namespace {
 

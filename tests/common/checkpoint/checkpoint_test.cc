@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/checkpoint/checksum.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/safetensors_header.h"
 #include "common/checkpoint/worker_file.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/checkpoint/test_files.h"

@@ -1,5 +1,3 @@
-#include "common/checkpoint/initial_weights.h"
-
 #include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/model_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "tests/common/checkpoint/test_files.h"
 

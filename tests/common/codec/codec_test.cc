@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "common/codec/error_feedback.h"
 #include "common/codec/push_encoder.h"
 #include "common/codec/scaled_groups.h"
 #include "tests/common/codec/payloads.h"

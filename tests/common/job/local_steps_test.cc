@@ -1,9 +1,8 @@
-#include "common/job/local_steps.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"

@@ -13,7 +13,6 @@
 #include "absl/synchronization/mutex.h"
 #include "common/net/peer_status.h"
 #include "common/program/command_line.h"
-#include "common/program/security_flags.h"
 #include "proto/wire.grpc.pb.h"
 #include "tests/common/net/resetting_server.h"
 

@@ -120,7 +120,7 @@ TEST(CudaPluginPath, IsTheVariablesOrBesideTheExecutable) {
   setenv("CATCHMENT_CUDA_PLUGIN", "/some/where.so", 1);
   EXPECT_EQ(CudaPluginPath(), "/some/where.so");
   unsetenv("CATCHMENT_CUDA_PLUGIN");
-  EXPECT_THAT(CudaPluginPath(), HasSubstr("tests/kernels/libcatchment_cuda.so"));
+  EXPECT_THAT(CudaPluginPath(), HasSubstr("tests/kernels/device/libcatchment_cuda.so"));
 }
 
 DeviceOptions With(const std::string& plugin) { return {.cuda_plugin = plugin}; }

@@ -1,5 +1,3 @@
-#include "server/control/budget.h"
-
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "server/control/data_ledger.h"
+#include "server/control/sample_source.h"
 #include "tests/server/control/testing.h"
 
 namespace catchment {

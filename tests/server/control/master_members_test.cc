@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/not_ready.h"
 #include "tests/server/control/master_fixture.h"
 
@@ -313,7 +314,7 @@ TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
 
 TEST_F(MasterTest, WorkerThatLeavesAgainAndAgainDoesNotFillTheLog) {
   const std::string reason =
-      std::string(900, 'x') + "\nE20261125 master_host.cc:1] the job failed\u202e\u009b";
+      absl::StrCat(std::string(900, 'x'), "\nE20261125 master_host.cc:1] the job failed\u202e\u009b");
   for (const bool alone : {false, true}) {  // alone, it begins and interrupts training
     Start(MakeJob({.workers = 1, .epochs = 2}));
     std::optional<Worker> other;

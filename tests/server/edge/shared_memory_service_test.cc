@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/shared_arena.h"
-#include "common/wire/shared_counters.h"
+#include "common/wire/protocol.h"
 #include "tests/server/edge/test_servers.h"
 #include "tests/server/edge/train_peer.h"
 #include "tests/server/shard/shard_harness.h"

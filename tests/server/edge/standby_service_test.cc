@@ -23,7 +23,6 @@
 #include "common/base/shared_arena.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
-#include "common/wire/shared_counters.h"
 #include "proto/standby.grpc.pb.h"
 #include "server/edge/listener.h"
 #include "server/edge/restore_shard.h"

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "tests/server/host/master_host_fixture.h"
 
 namespace catchment {

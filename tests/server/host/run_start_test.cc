@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/checkpoint/run_record.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/job_text.h"
 #include "tests/conformance/jobs.h"
 

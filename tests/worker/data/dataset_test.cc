@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/data/data_checksum.h"
-
 namespace catchment {
 namespace {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/safetensors_header.h"
 
 namespace catchment {
 namespace {

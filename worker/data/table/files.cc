@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/base/byte_order_mark.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "worker/data/mapped_file.h"
 
 namespace catchment {

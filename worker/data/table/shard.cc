@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
-#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/safetensors_header.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"
 

@@ -1,4 +1,4 @@
-#include "common/base/random_id.h"
+#include "common/base/random.h"
 
 #include <glog/logging.h>
 #include <sys/random.h>

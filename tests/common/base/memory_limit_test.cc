@@ -1,11 +1,11 @@
-#include "common/base/memory.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "common/base/machine.h"
 
 namespace catchment {
 namespace {
