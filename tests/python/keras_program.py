@@ -559,7 +559,7 @@ def check_rows(x, y):
             warnings.simplefilter("always")
             call()
         files = [one.filename for one in caught if re.search(text, str(one.message))]
-        assert files == [__file__], (text, caught)
+        assert files == [__file__], (text, [(one.filename, one.lineno, str(one.message)) for one in caught])
     assert all(variant in VARIANTS for variants in exact.values() for variant in variants)
     assert worker.steps == 15
 
