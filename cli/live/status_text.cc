@@ -55,7 +55,8 @@ std::string SharingWorkers(const Json& workers) {
 std::string JobTable(const v1::JobStatus& status, Json facts) {
   facts["quorum_ends"] = QuorumEnds(facts);
   facts["in_memory"] = SharingWorkers(facts["workers"]);
-  facts["loader_threads"] = status.settings().data().loader_threads();
+  // Loaders may also be busy with data that they make.
+  if (facts["bytes_read"] != 0) facts["loader_threads"] = status.settings().data().loader_threads();
   facts["checkpoint"] = !status.writes_checkpoints()         ? "none are written"
                         : facts["last_checkpoint"].is_null() ? "none yet"
                                                              : Phrase("{last_checkpoint}", facts);

@@ -296,6 +296,8 @@ TEST(StatusTest, NamesWorkersWhosePayloadsStayInMemory) {
 
 TEST(StatusTest, SaysWhatIsReadFromFiles) {
   v1::JobStatus status = HealthyStatus();
+  status.mutable_settings()->mutable_data()->set_loader_threads(1);
+  status.mutable_workers(0)->mutable_progress()->set_read_seconds(1);  // made, not read
   EXPECT_THAT(StatusText(status, nullptr), Not(HasSubstr("  data ")));
   status.set_bytes_read(3'000'000'000);
   status.mutable_settings()->mutable_data()->set_loader_threads(2);
