@@ -3,8 +3,8 @@
 # (.ruff.toml), the types of the Python package with mypy (.mypy.ini), scripts with ShellCheck, BUILD files
 # with tests/build_files.py, how files are opened, which clocks measure time, that the names of types differ,
 # comments with tests/comments.py, the language, the width of lines, the layers of docs/architecture.md with
-# tests/layers.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run
-# fails if it does.
+# tests/layers.py, the size of each room with tests/size.py, and the recipes of CONTRIBUTING.md with
+# tests/recipes.py. It takes seconds, and .ci/run fails if it does.
 #
 #   tests/lint.sh
 #
@@ -106,6 +106,7 @@ mapfile -t broken < <(files '*.md' '*.sh' ':!docs/job_reference.md')
        END { exit !found }' "${broken[@]}" ||
   hint "break the lines above after at most 110 columns"
 tests/layers.py || hint "include downwards, or change the table of docs/architecture.md with the reason"
+tests/size.py || hint "keep the rooms above within their budgets"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"
