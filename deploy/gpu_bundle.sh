@@ -21,7 +21,7 @@ readonly targets=(//cli:catchment //server:catchment_server //worker:catchment_w
                   //kernels/cuda:libcatchment_cuda.so //tests/kernels/cuda:cuda_layers_test
                   //tests/benchmarks/network:train_speed)
 readonly programs=(cli/catchment server/catchment_server worker/catchment_worker
-                   tests/kernels/cuda/layers_test tests/benchmarks/network/train_speed)
+                   tests/kernels/cuda/cuda_layers_test tests/benchmarks/network/train_speed)
 readonly plugin=kernels/cuda/libcatchment_cuda.so
 
 # shellcheck source=deploy/bundle_parts.sh

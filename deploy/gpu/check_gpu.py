@@ -69,7 +69,7 @@ def train_speed(example, batch, steps, seconds, *options):
 
 
 def layers_test(cases, *options):
-    return [HERE + "/bin/layers_test", "--gtest_filter=" + ":".join(cases), *options]
+    return [HERE + "/bin/cuda_layers_test", "--gtest_filter=" + ":".join(cases), *options]
 
 
 class Check:

@@ -35,7 +35,7 @@ expect_status 0
 expect_output "$bundle: "
 expect_true "the bundle is at most $most_kib KiB" test "$(du -k "$bundle" | cut -f1)" -le "$most_kib"
 tar -xzf "$bundle" -C "$here" --strip-components=1
-for file in run.sh check_gpu.py pytorch_speed.py bin/layers_test bin/train_speed bin/catchment \
+for file in run.sh check_gpu.py pytorch_speed.py bin/cuda_layers_test bin/train_speed bin/catchment \
             examples/resnet50.textproto VERSION; do
   expect_true "$file is in the bundle" test -s "$here/$file"
 done
@@ -79,7 +79,7 @@ expect_row profile 1 0 0
 expect_row training 12 0 0
 expect_output "nothing here is of a GPU"
 for tool in memcheck racecheck; do
-  expect_true "$tool ran layers" grep -q "^compute-sanitizer --tool=$tool .*/bin/layers_test .*LstmOnDevice" \
+  expect_true "$tool ran layers" grep -q "^compute-sanitizer --tool=$tool .*/bin/cuda_layers_test .*LstmOnDevice" \
     "$calls"
 done
 expect_true "ncu ran a step" grep -q "^ncu .*/bin/train_speed" "$calls"
