@@ -19,7 +19,7 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
-// `catchment examples DIR`: writes the examples, which the program contains (cli/job/commands.h), to DIR.
+// `catchment examples DIR`: writes the examples, which the program contains, to DIR.
 int RunExamples(const std::vector<std::string>& args, const Streams& streams);
 
 struct ExampleFile {
