@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/wire/protocol.h"
@@ -22,8 +23,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetJob>(const v1::Call
     if (servers_.server(s).address.empty()) {
       if (master_->phase() == v1::JobStatus::FAILED)
         return absl::FailedPreconditionError(DescribeEnd(*master_));
-      return absl::UnavailableError(
-          absl::StrCat("server ", s, " of ", servers_.size(), " has not registered yet"));
+      return NotReady(absl::StrCat("server ", s, " of ", servers_.size(), " has not registered yet"));
     }
     reply.add_servers(servers_.server(s).address);
   }
