@@ -13,7 +13,7 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
 
 from typing import Any, Mapping, Optional
 
-from . import _attachment, _counts, _vectors
+from . import _attachment, _counts, _description, _vectors
 from ._array_worker import ArrayWorker
 from ._run import Comparison, Run, compare, train
 from ._version import __version__
@@ -51,7 +51,8 @@ def join(
     directory = _attachment.describe_only()
     if directory is not None:
         values = [array.tobytes() for array in arrays.values()]
-        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+        _description.describe(directory, tensors, values, train_samples, test_samples)
+        _attachment.end_program()
     return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master))
 
 

@@ -12,9 +12,9 @@ import socket
 import sys
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type, Union
 
-from . import _description, _descriptors, _messages, _vectors
+from . import _descriptors, _messages, _vectors
 from ._description import Tensors
 from ._plan import Plan
 
@@ -251,20 +251,6 @@ AnyAttachment = Union[Attachment, "GroupAttachment"]
 def describe_only() -> Optional[str]:
     """Returns the directory for a description; None if the program should train."""
     return os.environ.get("CATCHMENT_DESCRIBE")
-
-
-def describe(
-    directory: str,
-    tensors: Tensors,
-    values: List[bytes],
-    train_samples: int,
-    test_samples: int,
-    local_steps: bool = False,
-    notes: Sequence[str] = (),
-) -> NoReturn:
-    """Writes the description and ends the program."""
-    _description.describe(directory, tensors, values, train_samples, test_samples, local_steps, notes)
-    end_program()
 
 
 def end_program() -> NoReturn:

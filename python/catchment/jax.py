@@ -18,7 +18,7 @@ import numpy
 from jax.experimental import io_callback
 from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
 
-from . import _attachment, _counts
+from . import _attachment, _counts, _description
 from ._exchange import ExchangingWorker
 from ._warnings import warn
 
@@ -85,7 +85,8 @@ def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None
     directory = _attachment.describe_only()
     if directory is not None:
         values = [numpy.asarray(leaf, dtype=numpy.float32).tobytes() for leaf in jax.device_get(tree.leaves)]
-        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+        _description.describe(directory, tensors, values, train_samples, test_samples)
+        _attachment.end_program()
     device = "JAX %s, %s" % (jax.__version__, jax.default_backend())
     return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master), tree)
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import keras
 import numpy
 
-from . import _attachment, _counts, _indices, _keras_backend as _backend, _keras_model as _model
+from . import _attachment, _counts, _description, _indices, _keras_backend as _backend, _keras_model as _model
 from ._exchange import ExchangingWorker
 from ._handed import Handed
 from ._warnings import warn
@@ -106,7 +106,7 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     tensors = list(zip(_model.names_of(variables), (tuple(v.shape) for v in variables)))
     directory = _attachment.describe_only()
     if directory is not None:
-        _attachment.describe(
+        _description.describe(
             directory,
             tensors,
             [_model.floats(v).tobytes() for v in variables],
@@ -114,6 +114,7 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
             test.size,
             notes=_model.lacks(model, test.size > 0),
         )
+        _attachment.end_program()
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
     attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
     return Worker(attachment, model, variables, train, test)

@@ -21,7 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from . import _attachment, _counts, _model, _result, _scaler, _statistics
+from . import _attachment, _counts, _description, _model, _result, _scaler, _statistics
 from ._added_losses import AddedLosses
 from ._gradients import AfterBackward, DuringBackward, Gradients, LocalSteps
 from ._handed import Handed
@@ -130,7 +130,7 @@ def join(
         values = [_model.bytes_of(_model.full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
             _attachment.end_program()
-        _attachment.describe(
+        _description.describe(
             directory,
             tensors,
             values,
@@ -139,6 +139,7 @@ def join(
             optimizer is not None,
             _result.lacks(model, test_samples > 0),
         )
+        _attachment.end_program()
     device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
 
     def attach() -> _attachment.Attachment:
