@@ -176,7 +176,7 @@ BUDGET = {
     "python/catchment": 5503,
     "server": 45,
     "server/control": 6952,
-    "server/edge": 3779,
+    "server/edge": 3798,
     "server/host": 1634,
     "server/outputs": 483,
     "server/process": 1152,

@@ -1,16 +1,11 @@
 #include "server/edge/acceptor.h"
 
-#include <arpa/inet.h>
 #include <glog/logging.h>
-#include <linux/sockios.h>
-#include <linux/tcp.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
 #include "common/base/random.h"
+#include "server/edge/accepted_socket.h"
 
 namespace catchment {
 namespace {
@@ -41,50 +37,6 @@ constexpr size_t kMostSources = 4096;
 // The time from the end of a connection to the return of its memory to the operating system.
 constexpr double kTrimSeconds = 2;
 constexpr double kComplainSeconds = 60;
-
-std::optional<PeerAccount::Traffic> TrafficOf(int fd) {
-  // Read before the received bytes, so that bytes which arrive between the two count now rather than never.
-  int unread = 0;
-  tcp_info info = {};
-  socklen_t size = sizeof(info);
-  if (ioctl(fd, SIOCINQ, &unread) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
-    return std::nullopt;
-  return PeerAccount::Traffic{info.tcpi_bytes_received - unread, info.tcpi_bytes_acked};
-}
-
-// Returns 0 if the file is not a socket.
-uint64_t CookieOf(int fd) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof(cookie);
-  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
-}
-
-// Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for
-// them.
-void Reset(int fd) {
-  sockaddr none = {};
-  none.sa_family = AF_UNSPEC;
-  if (connect(fd, &none, sizeof(none)) != 0) shutdown(fd, SHUT_RDWR);
-}
-
-// Returns the other end of a connection as gRPC names it.
-std::string PeerOf(int fd) {
-  sockaddr_storage peer = {};
-  socklen_t size = sizeof(peer);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "";
-  char text[INET6_ADDRSTRLEN] = "";
-  if (peer.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-    return absl::StrCat("ipv4:", text, ":", ntohs(v4.sin_port));
-  }
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(peer);
-  const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
-  is_v4 ? inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text))
-        : inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  return is_v4 ? absl::StrCat("ipv4:", text, ":", ntohs(v6.sin6_port))
-               : absl::StrCat("ipv6:[", text, "]:", ntohs(v6.sin6_port));
-}
 
 }  // namespace
 
