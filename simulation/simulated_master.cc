@@ -141,11 +141,11 @@ void SimulatedMaster::CarryOut(Effects effects) {
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
     loop_->OnCheckpointWritten(checkpoint, absl::OkStatus());
   const Master& master = loop_->master();
-  if (master.total_samples() > 0 &&
-      master.done_samples() >= 0.9 * static_cast<double>(master.total_samples()))
+  if (master.leases().total_samples() > 0 &&
+      master.leases().done_samples() >= 0.9 * static_cast<double>(master.leases().total_samples()))
     options_.goodput->ComeNearEnd();
   const double now = events_.Now();
-  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(master.done_samples(), now))) {
+  if (effects.measures && (effects.scored || outputs_->MetricsAreDue(master.leases().done_samples(), now))) {
     status_.Update(outputs_->MaybeWriteMetrics(Status(), now));
   }
   if (effects.record) loop_->OnRecordWritten(absl::OkStatus());
@@ -163,7 +163,9 @@ void SimulatedMaster::CarryOut(Effects effects) {
 }
 
 void SimulatedMaster::StopInTime() {
-  if (options_.seconds <= 0 || stop_asked_ || loop_->master().phase() != v1::JobStatus::TRAINING) return;
+  if (options_.seconds <= 0 || stop_asked_ ||
+      loop_->master().state_machine().phase() != v1::JobStatus::TRAINING)
+    return;
   if (loop_->master().Status().wall_seconds() < options_.seconds) return;
   stop_asked_ = true;
   v1::StopRequest stop;
@@ -173,7 +175,7 @@ void SimulatedMaster::StopInTime() {
 
 void SimulatedMaster::Send(ServerCommand one) {
   const int lists = 1 + (one.command.rosters_size() > 0) + !one.command.without_statistics();
-  const double seconds = kControlSecondsPerMember * lists * loop_->master().num_workers();
+  const double seconds = kControlSecondsPerMember * lists * loop_->master().members().num_workers();
   const auto command = std::make_shared<const v1::ShardCommand>(std::move(one.command));
   events_.After(seconds, [this, server = one.server, command] {
     // The first server is in the master's process.

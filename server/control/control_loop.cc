@@ -52,8 +52,8 @@ v1::RunRecord FirstRecord(const RunOptions& run) {
 absl::StatusOr<std::unique_ptr<ControlLoop>> ControlLoop::Create(Options options, const Clock* clock) {
   ASSIGN_OR_RETURN(std::unique_ptr<Master> master, MakeMaster(&options, clock));
   const RunOptions& run = options.run;
-  if (options.kept) master->SetKept(*options.kept);
-  if (!run.restored) master->ExpectEvaluators(run.loss ? run.loss->evaluators : run.evaluators);
+  if (options.kept) master->evaluation().SetKept(*options.kept);
+  if (!run.restored) master->members().ExpectEvaluators(run.loss ? run.loss->evaluators : run.evaluators);
   if (run.loss) {
     const int workers = run.loss->workers > 0 ? run.loss->workers : static_cast<int>(run.job.workers());
     master->ExpectWorkers(workers, run.job.faults().connect_timeout_seconds());
@@ -76,20 +76,22 @@ void ControlLoop::TakeOver(const RunOptions::Restored& from) {
   devices_ = {from.copy.devices().begin(), from.copy.devices().end()};
   if (from.copy.has_kept()) {
     kept_ = from.copy.kept();
-    master_->SetKept(*kept_);
+    master_->evaluation().SetKept(*kept_);
   }
   newest_report_ = from.evaluations.newest();
   best_report_ = from.evaluations.best();
   history_.CountRestoration();
-  master_->AddEvent(absl::StrCat("the master was lost, and has been restored at version ",
-                                 options_.own_version(), " from its standby, server ", servers_.StandbyOf(0),
-                                 "; no update is computed again"));
+  master_->events().Add(absl::StrCat("the master was lost, and has been restored at version ",
+                                     options_.own_version(), " from its standby, server ",
+                                     servers_.StandbyOf(0), "; no update is computed again"));
   NoteChange();
 }
 
 // ------------------------------------------------------------------------------------------- the standby
 
-bool ControlLoop::Commits() const { return options_.has_standby && master_->has_begun() && !master_->Over(); }
+bool ControlLoop::Commits() const {
+  return options_.has_standby && master_->state_machine().begun() && !master_->state_machine().over();
+}
 
 void ControlLoop::NoteChange() {
   if (!Commits()) return;
@@ -112,7 +114,7 @@ std::optional<uint64_t> ControlLoop::TakeImage() {
 
 std::vector<v1::StandbyPart> ControlLoop::DescribeState(bool whole) {
   std::vector<v1::StandbyPart> parts;
-  if (!master_->has_begun()) return parts;
+  if (!master_->state_machine().begun()) return parts;
   const double begin = clock_.Now();
   if (std::exchange(evaluations_changed_, false) || whole) {
     v1::EvaluationReports reports;
@@ -165,13 +167,14 @@ v1::ShardCommand ControlLoop::WantedCommand() const {
 }
 
 bool ControlLoop::MayCommand(const v1::ShardCommand& command) const {
-  return servers_.AllHere() || command.stop() || master_->ended();
+  return servers_.AllHere() || command.stop() || master_->state_machine().ended();
 }
 
 bool ControlLoop::HasWork() const {
   const bool held = !held_.empty() && IsReleased(held_.front().image);
   const bool replies = !replies_.empty() && (images_lost_ || IsReleased(replies_.front().image));
-  if (over() || answered_ || held || replies || waiters_.NeedReview(master_->lease_conditions())) return true;
+  if (over() || answered_ || held || replies || waiters_.NeedReview(master_->leases().conditions()))
+    return true;
   const double now = clock_.Now();
   if (told_ && (history_.is_written() || now - *stop_since_ >= kRecordSeconds)) return true;
   const v1::ShardCommand command = WantedCommand();
@@ -184,7 +187,7 @@ double ControlLoop::NextStep() const { return gate_.changed() ? std::min(tick_at
 
 bool ControlLoop::OnPause(double seconds) {
   if (seconds <= kPauseSeconds) return false;
-  master_->ExtendDeadlines(seconds);
+  master_->members().ExtendDeadlines(seconds);
   return true;
 }
 
@@ -198,12 +201,12 @@ Effects ControlLoop::Step(bool waited) {
   servers_.CheckForMissing();
   answered_ = false;
   master_->Tick();
-  if (master_->phase() != v1::JobStatus::WAITING) {
+  if (master_->state_machine().phase() != v1::JobStatus::WAITING) {
     const std::string recovery = history_.TakeRecovery(run().resumed_checkpoint, run().resumed_version);
-    if (!recovery.empty()) master_->AddEvent(recovery);
+    if (!recovery.empty()) master_->events().Add(recovery);
   }
-  effects.events = master_->TakeEvents();
-  std::vector<ReadyReply> leases = waiters_.Review(master_->lease_conditions(), begin, RetryLease());
+  effects.events = master_->events().TakeFresh();
+  std::vector<ReadyReply> leases = waiters_.Review(master_->leases().conditions(), begin, RetryLease());
   effects.standby = servers_.StandbyOfMaster();
   v1::ShardCommand command = WantedCommand();
   *command.mutable_run() = RunAt(run(), servers_.server(0).address);
@@ -231,12 +234,12 @@ Effects ControlLoop::Step(bool waited) {
       effects.outputs = MakeFinalOutputs();
     }
   }
-  if (!for_image) tick_at_ = begin + (master_->awaits_reports() ? kShortStepSeconds : kStepSeconds);
+  if (!for_image) tick_at_ = begin + (master_->leases().AwaitsReports() ? kShortStepSeconds : kStepSeconds);
   return effects;
 }
 
 std::vector<CompleteCheckpoint> ControlLoop::TakeCheckpoints() {
-  std::vector<CompleteCheckpoint> checkpoints = master_->TakeCompleteCheckpoints();
+  std::vector<CompleteCheckpoint> checkpoints = master_->checkpoints().TakeComplete();
   // The newest one that failed is retried.
   if (checkpoints.empty() && unrecorded_ && clock_.Now() >= record_at_)
     checkpoints.push_back(*std::exchange(unrecorded_, std::nullopt));
@@ -248,8 +251,8 @@ FinalOutputs ControlLoop::MakeFinalOutputs() {
   outputs.status = Status();
   outputs.devices.assign(devices_.begin(), devices_.end());
   outputs.servers = servers_.Addresses();
-  outputs.has_weights = servers_.AllHere() && master_->weights_are_final();
-  outputs.computed_samples = master_->computed_samples();
+  outputs.has_weights = servers_.AllHere() && master_->state_machine().weights_are_whole();
+  outputs.computed_samples = master_->members().progress().computed_samples();
   if (kept_) outputs.best_evaluation = kept_->evaluation();
   if (outputs.status.tested_at_samples() == outputs.status.samples())
     outputs.statistics = {newest_report_.statistics().begin(), newest_report_.statistics().end()};
@@ -268,7 +271,7 @@ void ControlLoop::MaybeEnd() {
       history_.is_written() || !options_.can_go_back || now - *stop_since_ >= kRecordSeconds;
   if (!recorded) return;
   over_ = true;
-  if (master_->phase() != v1::JobStatus::FAILED) return;
+  if (master_->state_machine().phase() != v1::JobStatus::FAILED) return;
   const std::string reason = master_->Status().reason();
   result_ = absl::InternalError(reason.empty() ? "the job failed" : reason);
 }
@@ -288,7 +291,7 @@ Effects ControlLoop::End() {
 }
 
 int ControlLoop::MembersToTell() const {
-  if (master_->phase() != v1::JobStatus::DONE || master_->has_begun()) return 0;
+  if (master_->state_machine().phase() != v1::JobStatus::DONE || master_->state_machine().begun()) return 0;
   const int of_job = static_cast<int>(run().job.workers()) +
                      std::max(run().evaluators, static_cast<int>(run().record.evaluators()));
   return std::max(0, of_job - registered_);
@@ -303,7 +306,7 @@ void ControlLoop::OnAnswer(int server, const v1::ShardCommand& command,
   }
   NoteDecisions();
   // While the job trains, only commands and leases need a step at once, and HasWork checks those.
-  answered_ |= master_->phase() != v1::JobStatus::TRAINING;
+  answered_ |= master_->state_machine().phase() != v1::JobStatus::TRAINING;
 }
 
 void ControlLoop::OnCheckpointWritten(CompleteCheckpoint checkpoint, const absl::Status& status) {
@@ -320,7 +323,7 @@ void ControlLoop::OnCheckpointWritten(CompleteCheckpoint checkpoint, const absl:
 
 void ControlLoop::OnOutputsWritten(const absl::Status& status) {
   result_ = status;
-  history_.End(master_->phase(), master_->Status().reason(), servers_.continues_later());
+  history_.End(master_->state_machine().phase(), master_->Status().reason(), servers_.continues_later());
   master_->OnOutputsWritten();
 }
 

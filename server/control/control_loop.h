@@ -74,7 +74,7 @@ class ControlLoop {
   v1::JobStatus Status() const;
   // As that of Master.
   absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation) {
-    return master_->BestWanted(incarnation, evaluation);
+    return master_->evaluation().BestWanted(incarnation, evaluation);
   }
 
   // --- The standby.
@@ -154,7 +154,7 @@ class ControlLoop {
   // Returns the next command to servers, without rosters and the run, which HasWork does not need.
   v1::ShardCommand WantedCommand() const;
   bool MayCommand(const v1::ShardCommand& command) const;
-  bool OutputsAreDue() const { return !outputs_begun_ && master_->ended(); }
+  bool OutputsAreDue() const { return !outputs_begun_ && master_->state_machine().ended(); }
   std::vector<CompleteCheckpoint> TakeCheckpoints();
   FinalOutputs MakeFinalOutputs();
   // Ends the run if the servers know that the job has ended.

@@ -21,7 +21,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kGetJob>(const v1::Call
   reply.set_protocol_version(kProtocolVersion);
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (servers_.server(s).address.empty()) {
-      if (master_->phase() == v1::JobStatus::FAILED)
+      if (master_->state_machine().phase() == v1::JobStatus::FAILED)
         return absl::FailedPreconditionError(DescribeEnd(*master_));
       return NotReady(absl::StrCat("server ", s, " of ", servers_.size(), " has not registered yet"));
     }
@@ -79,7 +79,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kRegister>(const v1::Ca
     reply->set_token(RegistrationToken(run().token_key, reply->incarnation()));
     if (request.role() == v1::WORKER && devices_.size() < kMaxDevices) devices_.insert(request.device());
   }
-  history_.NoteEvaluators(master_->expected_evaluators());
+  history_.NoteEvaluators(master_->members().expected_evaluators());
   NoteChange();
   return MakeReply(std::move(reply));
 }
@@ -95,7 +95,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kHeartbeat>(const v1::C
 template <>
 absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kLeave>(const v1::Call& call) {
   v1::LeaveReply reply = master_->Leave(call.leave());
-  history_.NoteEvaluators(master_->expected_evaluators());
+  history_.NoteEvaluators(master_->members().expected_evaluators());
   NoteChange();
   return MakeReply<v1::LeaveReply>(std::move(reply));
 }
@@ -114,7 +114,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kReportEvaluation>(cons
   ASSIGN_OR_RETURN(v1::ReportEvaluationReply reply, master_->ReportEvaluation(report));
   if (!options_.writes_weights) reply.set_keep(false);
   // A late report, and one that is repeated, has no effect.
-  if (report.evaluation() == master_->newest_evaluation() &&
+  if (report.evaluation() == master_->evaluation().newest() &&
       report.evaluation() != newest_report_.evaluation()) {
     newest_report_ = report;
   }
@@ -176,11 +176,7 @@ absl::StatusOr<v1::Reply> ControlLoop::ReplyTo<v1::Call::kStop>(const v1::Call& 
 // No worker can register before all servers have: there is then nothing to save and no worker to wait for.
 void ControlLoop::Stop(const std::string& reason, bool now) {
   stopped_before_start_ |= !servers_.AllHere();
-  if (now) {
-    master_->StopNow(reason);
-  } else {
-    master_->Stop(reason);
-  }
+  master_->Stop(reason, now);
   NoteDecisions();
 }
 
@@ -195,13 +191,13 @@ absl::StatusOr<v1::Lease> ControlLoop::Commit(absl::StatusOr<v1::Lease> lease) {
   const bool waits = lease.ok() && lease->state() == v1::Lease::WAIT && lease->save_state() == 0;
   if (lease.ok() && !waits) NoteChange();
   NoteDecisions();
-  if (lease.ok()) lease->set_total_samples(master_->total_samples());
+  if (lease.ok()) lease->set_total_samples(master_->leases().total_samples());
   return lease;
 }
 
 bool ControlLoop::MayWait(const v1::GetLeaseRequest& request, const v1::Lease& lease) const {
   return request.wait_seconds() > 0 && lease.state() == v1::Lease::WAIT && !lease.flush() &&
-         lease.save_state() == 0 && !over() && master_->MayWaitForLease(request);
+         lease.save_state() == 0 && !over() && master_->leases().MayWait(request);
 }
 
 LeaseWaiters::Ask ControlLoop::RetryLease() {
@@ -226,9 +222,10 @@ std::vector<ReadyReply> ControlLoop::Answer(const v1::Call& call, Respond respon
   std::vector<ReadyReply> ready;
   if (reply.ok() && reply->has_get_lease() && MayWait(call.get_lease(), reply->get_lease())) {
     const v1::GetLeaseRequest& request = call.get_lease();
-    const double until = clock_.Now() + std::min(request.wait_seconds(), master_->LongestLeaseWait());
+    const double until =
+        clock_.Now() + std::min(request.wait_seconds(), master_->members().LongestLeaseWait());
     std::optional<ReadyReply> older =
-        waiters_.Add({request, until, *std::move(reply), std::move(respond)}, master_->lease_conditions());
+        waiters_.Add({request, until, *std::move(reply), std::move(respond)}, master_->leases().conditions());
     if (older) Release(*std::move(older), &ready);
     return ready;
   }

@@ -12,7 +12,7 @@
 #include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 #include "server/control/calls.h"
-#include "server/control/master.h"
+#include "server/control/job_checkpoints.h"
 
 namespace catchment {
 

@@ -19,7 +19,7 @@ constexpr double kRepeatSeconds = 1;
 }  // namespace
 
 std::string DescribeEnd(const Master& master) {
-  return DescribeEnd(v1::JobStatus::Phase_Name(master.phase()), master.Status().reason());
+  return DescribeEnd(v1::JobStatus::Phase_Name(master.state_machine().phase()), master.Status().reason());
 }
 
 v1::Run RunAt(const RunOptions& options, const std::string& address) {
@@ -113,18 +113,18 @@ std::optional<v1::ShardCommand::Standby> JobServers::StandbyOfMaster() const {
 // ---------------------------------------------------------------------------------------------------- losses
 
 absl::Status JobServers::OnRestarted(size_t server) {
-  if (!can_go_back_ || master_.stop_requested()) return FailRestarted(server);
+  if (!can_go_back_ || master_.state_machine().stop_requested()) return FailRestarted(server);
   const std::string name = absl::StrCat("server ", server);
-  if (master_.ended()) {
+  if (master_.state_machine().ended()) {
     servers_[server].gone = true;
     return absl::FailedPreconditionError(DescribeEnd(master_));
   }
   if (!loss_) {
     loss_ = RunLoss{.process = name,
                     .version = std::max(master_.highest_version(), own_version_()),
-                    .workers = master_.num_connected_workers(),
-                    .evaluators = master_.expected_evaluators(),
-                    .next_incarnation = master_.next_incarnation()};
+                    .workers = master_.members().all().num_connected_workers(),
+                    .evaluators = master_.members().expected_evaluators(),
+                    .next_incarnation = master_.members().next_incarnation()};
   }
   return absl::UnavailableError(absl::StrCat(name, " was restarted: the job goes back to a checkpoint"));
 }
@@ -146,7 +146,7 @@ std::string JobServers::RecoveryAdvice() const {
 
 void JobServers::CheckForMissing() {
   const double limit = options_.job.faults().connect_timeout_seconds();
-  if (!options_.loss || master_.ended() || clock_.Now() - begun_ <= limit) return;
+  if (!options_.loss || master_.state_machine().ended() || clock_.Now() - begun_ <= limit) return;
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (!servers_[s].address.empty()) continue;
     continues_later_ = true;
@@ -162,7 +162,7 @@ void JobServers::CheckForMissing() {
 // ------------------------------------------------------------------------------------------------- commands
 
 CommandSchedule::Wanted JobServers::WantedOf(const v1::ShardCommand& command) const {
-  return {command.generation(), command.checkpoint(), command.stop(), master_.phase()};
+  return {command.generation(), command.checkpoint(), command.stop(), master_.state_machine().phase()};
 }
 
 bool JobServers::HasDueAtOnce(const v1::ShardCommand& command) const {
@@ -180,7 +180,7 @@ std::vector<ServerCommand> JobServers::TakeDue(const v1::ShardCommand& command,
   const CommandSchedule::Wanted wanted = WantedOf(command);
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (!Commandable(s)) continue;
-    const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_.num_workers());
+    const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_.members().num_workers());
     if (!content) continue;
     servers_[s].patience.Begin(clock_.Now(), content->answer_seconds);
     ServerCommand& one = due.emplace_back(
@@ -224,7 +224,7 @@ void JobServers::OnNoAnswer(int server, const absl::Status& why, bool stop) {
   const bool is_over = !IsNotReady(why) && one.patience.Fail(clock_.Now());
   one.patience.Begin(clock_.Now(), kRepeatSeconds);
   if (!is_over || stop) return;
-  continues_later_ |= !master_.ended();
+  continues_later_ |= !master_.state_machine().ended();
   master_.Fail(
       absl::StrCat("server ", server, " at ", one.address,
                    absl::IsInvalidArgument(why) ? " gave no valid answer for " : " was unreachable for ",
@@ -238,7 +238,7 @@ void JobServers::OnRefused(int server, const absl::Status& why, bool stop) {
   if (absl::IsFailedPrecondition(why)) {
     master_.Fail(absl::StrCat("server ", server, " at ", servers_[server].address,
                               " refuses this job: ", why.message()));
-  } else if (master_.has_begun()) {
+  } else if (master_.state_machine().begun()) {
     OnRestarted(server).IgnoreError();
   }
 }

@@ -31,11 +31,12 @@ bool Replaces(const JobServers::Server& server, const v1::RegisterServerRequest&
 }  // namespace
 
 bool JobServers::HasEndedWithout(const v1::RegisterServerRequest& request) {
-  if (!master_.ended() || request.index() == 0 || request.index() >= servers_.size()) return false;
+  if (!master_.state_machine().ended() || request.index() == 0 || request.index() >= servers_.size())
+    return false;
   Server& server = servers_[request.index()];
   if (server.instance == request.server_instance()) return false;
   server.gone = true;
-  return master_.phase() != v1::JobStatus::FAILED;
+  return master_.state_machine().phase() != v1::JobStatus::FAILED;
 }
 
 void JobServers::NoteFailure(const v1::RegisterServerRequest& request) {
@@ -43,12 +44,12 @@ void JobServers::NoteFailure(const v1::RegisterServerRequest& request) {
   std::string& failure = servers_[request.index()].failure;
   if (failure == OneLine(request.failure())) return;
   failure = OneLine(request.failure());
-  master_.AddEvent(absl::StrCat("server ", request.index(), " has ended: ", failure));
+  master_.events().Add(absl::StrCat("server ", request.index(), " has ended: ", failure));
 }
 
 bool JobServers::MustRestore(const v1::RegisterServerRequest& request) const {
   return HasStandbys() && Replaces(servers_[request.index()], request) && request.epoch() == 0 &&
-         !request.cannot_restore() && master_.has_begun() && !master_.ended();
+         !request.cannot_restore() && master_.state_machine().begun() && !master_.state_machine().ended();
 }
 
 bool JobServers::MustBeginAgain(const v1::RegisterServerRequest& request) const {
@@ -109,7 +110,7 @@ absl::Status JobServers::Check(const v1::RegisterServerRequest& request) {
   }
   const bool restored = of_this_run && request.epoch() > server.epoch;
   if (replaces && restored) return absl::OkStatus();
-  if (replaces && master_.has_begun()) return OnRestarted(request.index());
+  if (replaces && master_.state_machine().begun()) return OnRestarted(request.index());
   if (!of_this_run && !can_go_back_ && request.resumed_checkpoint() != options_.resumed_checkpoint) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
                                                       request.resumed_checkpoint(), ", the master with ",
@@ -127,8 +128,8 @@ v1::RegisterServerReply JobServers::Accept(const v1::RegisterServerRequest& requ
     const size_t standby = StandbyOf(request.index());
     reply.set_restore_from(servers_[standby].address);
     reply.set_restore_epoch(++servers_[request.index()].offered_epoch);
-    master_.AddEvent(absl::StrCat("server ", request.index(),
-                                  " was started again, and restores its shard from server ", standby));
+    master_.events().Add(absl::StrCat("server ", request.index(),
+                                      " was started again, and restores its shard from server ", standby));
   } else if (MustBeginAgain(request)) {
     history_.NoteLostVersion(request.version());
     reply.set_go_back(true);
@@ -144,7 +145,7 @@ void JobServers::OnRestored(const v1::RegisterServerRequest& request) {
   Server& server = servers_[request.index()];
   server.epoch = request.epoch();
   history_.CountRestoration();
-  master_.AddEvent(absl::StrCat(
+  master_.events().Add(absl::StrCat(
       "server ", request.index(), " was lost, and has restored its shard at version ", request.version(),
       " from its standby, server ", StandbyOf(request.index()), "; no update is computed again"));
 }
@@ -153,7 +154,7 @@ void JobServers::Admit(const v1::RegisterServerRequest& request) {
   Server& server = servers_[request.index()];
   if (server.instance == request.server_instance()) return;
   if (server.address.empty()) {
-    master_.AddEvent(absl::StrCat("server ", request.index(), " is at ", request.address()));
+    master_.events().Add(absl::StrCat("server ", request.index(), " is at ", request.address()));
     server.address = request.address();
   } else if (request.epoch() > server.epoch) {
     OnRestored(request);

@@ -103,11 +103,18 @@ class JobStateMachine {
   bool weights_are_final() const { return state_ >= State::kSettling; }
   // Returns true in kEnded and kOver.
   bool ended() const { return state_ >= State::kEnded; }
+  // Returns true if the servers must exit.
+  bool over() const { return state_ == State::kOver; }
+  // Returns true while workers train and while the job is being finished.
+  bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   bool stop_requested() const { return stop_requested_; }
   // Returns true if workers must leave before the budget is spent.
   bool cut_short() const { return outcome_ != Outcome::kDone || !early_reason_.empty(); }
   // Returns true if the job failed only because its last checkpoint could not be saved.
   bool failed_to_save() const { return failed_to_save_; }
+  // Returns true if the weights are, or will be, those of a job that was not interrupted by a failure. That
+  // is also so if it failed only because its last checkpoint could not be saved.
+  bool weights_are_whole() const { return phase() != v1::JobStatus::FAILED || failed_to_save_; }
   // Returns why training of a job that is done ended before its budget was spent; empty if it did not.
   const std::string& ended_early() const { return early_reason_; }
   // Returns true if workers must leave and have pushed nothing for `patience` seconds.

@@ -4,7 +4,7 @@
 
 namespace catchment {
 
-std::optional<ReadyReply> LeaseWaiters::Add(Waiter waiter, const Master::LeaseConditions& conditions) {
+std::optional<ReadyReply> LeaseWaiters::Add(Waiter waiter, const JobLeases::Conditions& conditions) {
   overdue_ |= conditions != reviewed_;
   Waiter& place = waiters_[waiter.request.incarnation()];
   Waiter older = std::exchange(place, std::move(waiter));
@@ -12,7 +12,7 @@ std::optional<ReadyReply> LeaseWaiters::Add(Waiter waiter, const Master::LeaseCo
   return ReadyReply{std::move(older.respond), std::move(older.reply)};
 }
 
-std::vector<ReadyReply> LeaseWaiters::Review(const Master::LeaseConditions& conditions, double now,
+std::vector<ReadyReply> LeaseWaiters::Review(const JobLeases::Conditions& conditions, double now,
                                              const Ask& ask) {
   const bool changed = NeedReview(conditions);
   reviewed_ = conditions;

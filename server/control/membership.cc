@@ -31,7 +31,9 @@ std::string DescribeSilence(const Member& member, double now) {
 
 }  // namespace
 
-std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", host, ":", pid, ")"); }
+std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", process(), ")"); }
+
+std::string Member::process() const { return absl::StrCat(host, ":", pid); }
 
 Membership::Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events,
                        uint32_t groups)

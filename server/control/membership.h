@@ -50,6 +50,8 @@ struct Member {
 
   // Returns "worker 2 (host:pid)".
   std::string name() const;
+  // Returns "host:pid", which tells members of one machine apart.
+  std::string process() const;
   // Returns its address or, if that is not known, the host that it names.
   const std::string& origin() const { return address.empty() ? host : address; }
 

@@ -37,6 +37,14 @@ void Correct(const v1::WorkerStatistics& before, const v1::WorkerStatistics& aft
   }
 }
 
+template <typename Message>  // JobStatus or WorkerStatus
+void FillStaleness(const StalenessDistribution& staleness, Message* message) {
+  message->set_staleness_mean(staleness.mean());
+  message->set_staleness_p50(staleness.quantile(0.5));
+  message->set_staleness_p99(staleness.quantile(0.99));
+  message->set_staleness_max(staleness.max());
+}
+
 }  // namespace
 
 absl::Status ShardReports::Update(const v1::ShardReport& report) {
@@ -139,6 +147,30 @@ void ShardReports::ReplaceStatistics(const Workers& before, const Workers& after
       Correct(*kNone, after[i], {&staleness_, &staleness_of_workers_[after[i].worker()]});
     }
   }
+}
+
+void ShardReports::Fill(v1::JobStatus* status) const {
+  FillStaleness(staleness_, status);
+  for (const auto& report : reports_) {
+    if (!report) continue;
+    *status->add_shards() = *report;
+    status->set_bytes_pushed(status->bytes_pushed() + report->bytes_pushed());
+    status->set_bytes_pulled(status->bytes_pulled() + report->bytes_pulled());
+    if (report->shard() != 0) continue;
+    status->set_updates(report->version());
+    const v1::MomentumState& momentum = report->momentum();
+    status->set_learning_rate(report->learning_rate() *
+                              (momentum.has_rate_factor() ? momentum.rate_factor() : 1));
+    for (const v1::WorkerStatistics& worker : report->workers()) {
+      status->set_pushes_applied(status->pushes_applied() + worker.applied());
+      status->set_pushes_late(status->pushes_late() + worker.late());
+      status->set_pushes_non_finite(status->pushes_non_finite() + worker.non_finite());
+      status->set_pushes_duplicate(status->pushes_duplicate() + worker.duplicate());
+      status->set_pushes_split(status->pushes_split() + worker.split());
+    }
+  }
+  for (v1::WorkerStatus& worker : *status->mutable_workers())
+    FillStaleness(StalenessOf(worker.worker()), &worker);
 }
 
 }  // namespace catchment

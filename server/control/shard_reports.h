@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/measures/staleness.h"
+#include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -41,6 +42,9 @@ class ShardReports {
   // Return the staleness over all shards, of all workers and of one.
   const StalenessDistribution& staleness() const { return staleness_; }
   const StalenessDistribution& StalenessOf(uint32_t worker) const;
+
+  // Fills the shards, their sums, and the staleness of all workers that the status has already.
+  void Fill(v1::JobStatus* status) const;
 
   // Returns the last report of each shard, if any, without its marks (see push_marks.h).
   const std::vector<std::optional<v1::ShardReport>>& reports() const { return reports_; }

@@ -131,12 +131,12 @@ WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   WorkerStateStore::Owner owner;
   owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) -> absl::StatusOr<uint32_t> {
     MutexLock lock(&mu_);
-    RETURN_IF_ERROR(loop_->now().master().CheckStateIsWanted(incarnation, checkpoint));
-    return loop_->now().master().IndexOf(incarnation);
+    RETURN_IF_ERROR(loop_->now().master().checkpoints().CheckStateIsWanted(incarnation, checkpoint));
+    return loop_->now().master().members().IndexOf(incarnation);
   };
   owner.index_of = [this](uint64_t incarnation) {
     MutexLock lock(&mu_);
-    return loop_->now().master().IndexOf(incarnation);
+    return loop_->now().master().members().IndexOf(incarnation);
   };
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
     Call<&ControlLoop::OnStateSaved>(incarnation, checkpoint, status);
@@ -217,7 +217,7 @@ absl::Status MasterHost::CheckRoom(const v1::Call& call) {
       call.register_().run_id() != options_.run_id)
     return absl::OkStatus();
   MutexLock lock(&mu_);
-  const int64_t workers = loop_->now().master().num_workers() + 1;
+  const int64_t workers = loop_->now().master().members().num_workers() + 1;
   const absl::Status files = CheckOpenFiles(workers, options_.num_servers, /*master=*/true);
   return files.ok() ? files : absl::ResourceExhaustedError(files.message());
 }
@@ -264,7 +264,7 @@ v1::RunRecord MasterHost::record() {
 
 bool MasterHost::training() {
   MutexLock lock(&mu_);
-  return loop_->now().master().training();
+  return loop_->now().master().state_machine().training();
 }
 
 int MasterHost::MembersToTell() {

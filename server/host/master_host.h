@@ -61,8 +61,8 @@ class MasterHost {
   const std::string& token_key() const { return options_.token_key; }
 
   // Answers a call of the master's service. `respond` is called once with the reply: at once, or on another
-  // thread when the worker's lease is there (within Master::LongestLeaseWait), or when the standby, if there
-  // is one, has what the reply shows. Errors: those of ControlLoop::Answer and of WorkerStateStore;
+  // thread when the worker's lease is there (within JobMembers::LongestLeaseWait), or when the standby, if
+  // there is one, has what the reply shows. Errors: those of ControlLoop::Answer and of WorkerStateStore;
   // ResourceExhausted if this process cannot have as many files open as another worker needs.
   void Answer(const v1::Call& call, Respond respond);
   // For KeepBest.

@@ -85,7 +85,7 @@ void MasterHost::WriteMetrics(bool scored) {
   v1::JobStatus job;
   {
     MutexLock lock(&mu_);
-    const uint64_t samples = loop_->now().master().done_samples();
+    const uint64_t samples = loop_->now().master().leases().done_samples();
     if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
     job = loop_->now().Status();
   }

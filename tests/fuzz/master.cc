@@ -43,7 +43,7 @@ class Test {
   }
 
   void Run() {
-    for (int step = 0; step < kMaxSteps && !in_.empty() && !master_->Over(); ++step) {
+    for (int step = 0; step < kMaxSteps && !in_.empty() && !master_->state_machine().over(); ++step) {
       Step();
       Check();
     }
@@ -91,14 +91,14 @@ class Test {
   void GetLease() {
     const auto request = ReadOfMember<v1::GetLeaseRequest>();
     master_->GetLease(request).status().IgnoreError();
-    master_->MayWaitForLease(request);
+    master_->leases().MayWait(request);
   }
 
   void Report() {
     auto report = Read<v1::ShardReport>();
     if (in_.Byte() != 0) {
       report.set_shard(in_.Below(kShards));
-      report.set_generation(master_->generation());
+      report.set_generation(master_->leases().generation());
     }
     // As the edge makes sure (message_limits.h).
     for (v1::SavedShard& saved : *report.mutable_saved()) {
@@ -110,7 +110,7 @@ class Test {
   void EvaluateAndKeep() {
     const auto report = ReadOfMember<v1::EvaluationReport>();
     master_->ReportEvaluation(report).status().IgnoreError();
-    master_->BestWanted(report.incarnation(), report.evaluation()).status().IgnoreError();
+    master_->evaluation().BestWanted(report.incarnation(), report.evaluation()).status().IgnoreError();
   }
 
   uint64_t ReadNumber(uint64_t before) {
@@ -175,7 +175,7 @@ class Test {
 
   // The master's process is lost; the standby gives back its image, as it is or changed.
   void Continue() {
-    if (!master_->has_begun()) return;
+    if (!master_->state_machine().begun()) return;
     v1::MasterImage image = master_->Save();
     const absl::Status sound = CheckMasterImage(image, job_, kShards);
     // An image that was changed and passed may hold what its check does not look at.
@@ -208,7 +208,7 @@ class Test {
       case 8:
         return Report();
       case 9:
-        for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+        for (const CompleteCheckpoint& checkpoint : master_->checkpoints().TakeComplete()) {
           master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
         }
         return;
@@ -225,11 +225,11 @@ class Test {
 
   void Check() {
     const v1::JobStatus status = master_->Status();
-    CHECK_LE(master_->done_samples(), master_->total_samples());
+    CHECK_LE(master_->leases().done_samples(), master_->leases().total_samples());
     CHECK(std::isfinite(status.learning_rate())) << status.ShortDebugString();
     CHECK_LE(status.workers_size(), 100000);
     master_->Command();
-    master_->TakeEvents();
+    master_->events().TakeFresh();
   }
 
   FuzzInput in_;

@@ -15,14 +15,14 @@ v1::Reply LeaseIn(v1::Lease::State state) {
   return reply;
 }
 
-Master::LeaseConditions Acknowledged(uint64_t generation) {
+JobLeases::Conditions Acknowledged(uint64_t generation) {
   return {.state = JobStateMachine::State::kTraining, .acknowledged = generation};
 }
 
 // Workers of one master that the test plays.
 class LeaseWaitersTest : public testing::Test {
  protected:
-  void Wait(uint64_t incarnation, double until, const Master::LeaseConditions& conditions) {
+  void Wait(uint64_t incarnation, double until, const JobLeases::Conditions& conditions) {
     v1::GetLeaseRequest request;
     request.set_incarnation(incarnation);
     std::optional<ReadyReply> older =
@@ -37,7 +37,7 @@ class LeaseWaitersTest : public testing::Test {
     };
   }
 
-  void Review(const Master::LeaseConditions& conditions, double now) {
+  void Review(const JobLeases::Conditions& conditions, double now) {
     for (ReadyReply& ready : waiters_.Review(conditions, now, ask_)) {
       ready.respond(std::move(ready.reply));
     }

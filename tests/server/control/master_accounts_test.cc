@@ -33,9 +33,9 @@ TEST_F(MasterTest, WorkerThatStatesMoreStepsThanItHasIsRemoved) {
       v1::ShardReport report = shards_[1].Report();
       *report.add_marks() = mark;
       ASSERT_TRUE(master_->OnShardReport(report).ok());
-      EXPECT_EQ(master_->num_workers(), stated == assigned ? 2 : 1);
+      EXPECT_EQ(master_->members().num_workers(), stated == assigned ? 2 : 1);
     }
-    EXPECT_THAT(master_->TakeEvents(),
+    EXPECT_THAT(master_->events().TakeFresh(),
                 Contains(HasSubstr(absl::StrCat("worker 1 (host:7) stated ", assigned + 1,
                                                 " steps to server 1, but it was assigned ", assigned,
                                                 ": removed; its samples are assigned to others"))));
@@ -60,7 +60,8 @@ TEST_F(MasterTest, ScheduleFollowsTheMastersCountOnceAServerHasCountedMore) {
     Exchange();
     EXPECT_EQ(master_->Command().most_samples(), counted == 34 ? 0u : 34u);
   }
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("server 0 has counted 35 samples, more than were")));
+  EXPECT_THAT(master_->events().TakeFresh(),
+              Contains(HasSubstr("server 0 has counted 35 samples, more than were")));
   shards_[0].extra()->clear_samples();
   shards_[0].extra()->clear_late_samples();
   DoLease({&worker});
@@ -358,9 +359,9 @@ TEST_F(HeldUpTest, WorkersOfAnAddressThatHoldOthersUpAgainAndAgainHaveToWait) {
       EXPECT_EQ(Next(&idle), v1::Lease::GRANTED);
     }
     Pass(limit - 1, &idle);
-    EXPECT_EQ(master_->num_workers(), 2) << limit;
+    EXPECT_EQ(master_->members().num_workers(), 2) << limit;
     Pass(4, &idle);
-    EXPECT_EQ(master_->num_workers(), 1) << limit;
+    EXPECT_EQ(master_->members().num_workers(), 1) << limit;
   }
   const absl::Status status = master_->Register(Registration()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -380,7 +381,7 @@ TEST_F(HeldUpTest, WhoHoldsUpNobodyNeedNotWait) {
   for (const int limit : {60, 120}) {
     Worker idle = Join();
     Pass(limit + 4, &idle);
-    EXPECT_EQ(master_->num_workers(), 1);
+    EXPECT_EQ(master_->members().num_workers(), 1);
   }
   EXPECT_FALSE(master_->Register(Registration()).ok());
   Leave(kept_);
@@ -401,9 +402,9 @@ TEST_F(HeldUpTest, TimesThatOnlyAWorkerSaysDoNotLengthenItsLimit) {
     idle.progress.set_compute_seconds(1e15);
     const int limit = pushes ? 120 : 60;  // the process was stuck once
     Pass(limit - 2, &idle);
-    EXPECT_EQ(master_->num_workers(), 2);
+    EXPECT_EQ(master_->members().num_workers(), 2);
     Pass(5, &idle);
-    EXPECT_EQ(master_->num_workers(), 1);
+    EXPECT_EQ(master_->members().num_workers(), 1);
   }
 }
 
@@ -421,7 +422,7 @@ TEST_F(HeldUpTest, TimesThatOnlyAWorkerSaysDoNotHoldUpTheEnd) {
     Beat(idle).IgnoreError();
     master_->Tick();
   }
-  EXPECT_EQ(master_->num_workers(), 0);
+  EXPECT_EQ(master_->members().num_workers(), 0);
 }
 
 TEST_F(MasterTest, WhoWaitsAtTheEndIsAskedToPushWhatItHas) {
@@ -439,10 +440,10 @@ TEST_F(MasterTest, WeightThatIsNotFiniteFailsTheJob) {
   Start(MakeJob({}));
   shards_[1].extra()->set_non_finite_version(7);
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FAILED);
   EXPECT_THAT(master_->Status().reason(),
               HasSubstr("server 1 has had a NaN or infinite weight since update 7: training has diverged"));
-  EXPECT_FALSE(master_->weights_are_final());
+  EXPECT_FALSE(master_->state_machine().weights_are_whole());
 }
 
 TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
@@ -454,7 +455,7 @@ TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
   ASSERT_TRUE(master_->OnShardReport(report).ok());
   report.set_version(6);
   EXPECT_EQ(master_->OnShardReport(report).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FAILED);
   EXPECT_EQ(master_->Status().reason(),
             "server 1 is at version 6 after version 7: it has lost updates; "
             "start all servers again with --resume");
@@ -462,7 +463,7 @@ TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
 
 TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {
   Start(MakeJob({}));
-  EXPECT_FALSE(master_->has_begun());
+  EXPECT_FALSE(master_->state_machine().begun());
   v1::ShardReport report;
   report.set_shard(1);
   report.set_version(7);
@@ -471,7 +472,7 @@ TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {
   report.set_version(0);
   EXPECT_TRUE(master_->OnShardReport(report).ok());
   Join();
-  EXPECT_TRUE(master_->has_begun());
+  EXPECT_TRUE(master_->state_machine().begun());
 }
 
 TEST_F(MasterTest, NamesReportsOfShardsThatTheJobDoesNotHave) {

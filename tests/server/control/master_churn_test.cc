@@ -62,7 +62,7 @@ class Simulation {
   }
 
   void Run(int churn_events, int max_events) {
-    for (int event = 0; event < max_events && !master_->Over(); ++event) {
+    for (int event = 0; event < max_events && !master_->state_machine().over(); ++event) {
       clock_.Advance(0.02);
       const bool churning = event < churn_events;
       if (workers_.empty() || (random_.Below(churning ? 150 : 2000) == 0 && workers_.size() < 6)) Join();
@@ -73,14 +73,14 @@ class Simulation {
       if (random_.Below(5) == 0) master_->Tick();
       if (churn_.restarts) SaveAndRestart();
       TakeCheckpoints();
-      if (master_->phase() == v1::JobStatus::DONE) master_->OnOutputsWritten();
+      if (master_->state_machine().phase() == v1::JobStatus::DONE) master_->OnOutputsWritten();
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
 
   void ExpectAllIsTrained() {
-    EXPECT_TRUE(master_->Over()) << master_->Status().DebugString();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    EXPECT_TRUE(master_->state_machine().over()) << master_->Status().DebugString();
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
     EXPECT_EQ(master_->Status().samples(), churn_.job.epochs * churn_.samples);
     for (uint64_t i = 0; i < churn_.job.epochs * churn_.samples; ++i) {
       ASSERT_TRUE(IsTrained({i / churn_.samples, i % churn_.samples}, UINT64_MAX)) << "never trained: " << i;
@@ -97,7 +97,7 @@ class Simulation {
   // Saves the master if others have seen a decision of it since the last image, and now and then replaces it
   // by one that is restored from the image, which may be older than other changes.
   void SaveAndRestart() {
-    if (!master_->has_begun()) return;
+    if (!master_->state_machine().begun()) return;
     const Master::Decisions decisions = master_->decisions();
     if (std::exchange(answered_, false) || !image_ || decisions != decided_) image_ = master_->Save();
     decided_ = decisions;
@@ -303,7 +303,7 @@ class Simulation {
   // Whatever a checkpoint does not list as pending or still to come was trained by steps before it. In
   // asynchronous mode nothing that all shards had when they took it is pending.
   void TakeCheckpoints() {
-    for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+    for (const CompleteCheckpoint& checkpoint : master_->checkpoints().TakeComplete()) {
       // A master that is restored may record the last one again.
       ASSERT_GE(checkpoint.number, last_checkpoint_ + (restarts_ > 0 ? 0 : 1));
       last_checkpoint_ = checkpoint.number;

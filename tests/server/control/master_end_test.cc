@@ -16,13 +16,13 @@ TEST_F(MasterTest, ADoneJobSavesALastCheckpointAndEndsWhenOutputsAreWritten) {
   for (bool synchronous : {false, true}) {
     Start(MakeJob({.synchronous = synchronous}));
     TrainAlone();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
     EXPECT_NE(master_->Command().checkpoint(), 25u) << "the servers have not reported since the worker left";
     Exchange();
     EXPECT_EQ(master_->Command().checkpoint(), 25u);
-    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
     Exchange();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
     const std::vector<CompleteCheckpoint> complete = TakeComplete();
     ASSERT_EQ(complete.size(), 1u);
     EXPECT_EQ(complete[0].number, 25u);
@@ -34,7 +34,7 @@ TEST_F(MasterTest, ADoneJobSavesALastCheckpointAndEndsWhenOutputsAreWritten) {
     EXPECT_FALSE(master_->Command().stop());
     master_->OnOutputsWritten();
     EXPECT_TRUE(master_->Command().stop());
-    EXPECT_TRUE(master_->Over());
+    EXPECT_TRUE(master_->state_machine().over());
   }
 }
 
@@ -165,7 +165,7 @@ TEST_F(MasterTest, ALateWorkerIsToldThatNothingIsLeft) {
   TrainAlone();
   Worker late = Join();
   EXPECT_EQ(Next(&late), v1::Lease::FINISHED);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
 }
 
 TEST_F(MasterTest, AWorkerThatNeverLeavesDoesNotHoldUpTheEnd) {
@@ -178,7 +178,7 @@ TEST_F(MasterTest, AWorkerThatNeverLeavesDoesNotHoldUpTheEnd) {
     master_->Tick();
     Exchange();
   }
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 // "Saved" means that a job can continue from it.
@@ -191,16 +191,16 @@ TEST_F(MasterTest, AJobIsNotDoneBeforeTheManifestOfItsLastCheckpointIsWritten) {
       ASSERT_TRUE(master_->OnShardReport(shard.Report()).ok());
     }
   }
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
-  const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
+  const std::vector<CompleteCheckpoint> complete = master_->checkpoints().TakeComplete();
   ASSERT_EQ(complete.size(), 1u);
   master_->OnCheckpointRecorded(complete[0].number, absl::UnavailableError("the disk is away"));
   master_->Tick();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("the disk is away"));
   EXPECT_EQ(master_->Status().last_checkpoint(), 0u);
   master_->OnCheckpointRecorded(complete[0].number, absl::OkStatus());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_EQ(master_->Status().last_checkpoint(), complete[0].number);
 }
 
@@ -213,11 +213,11 @@ TEST_F(MasterTest, WeightsAreFinalWhereOnlyTheLastCheckpointFailed) {
   Exchange();
   clock_.Advance(JobStateMachine::kSaveSeconds);
   master_->Tick();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
-  EXPECT_TRUE(master_->weights_are_final());
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FAILED);
+  EXPECT_TRUE(master_->state_machine().weights_are_whole());
   Start(MakeJob({}));
   master_->Fail("server 1 is gone");
-  EXPECT_FALSE(master_->weights_are_final());
+  EXPECT_FALSE(master_->state_machine().weights_are_whole());
 }
 
 TEST_F(MasterTest, AStopTellsWorkersAndKeepsWhatIsUndone) {
@@ -236,7 +236,7 @@ TEST_F(MasterTest, AStopTellsWorkersAndKeepsWhatIsUndone) {
     Leave(worker, "stopped");
     Exchange();
     Exchange();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::STOPPED);
     const std::vector<CompleteCheckpoint> complete = TakeComplete();
     ASSERT_EQ(complete.size(), 1u);
     EXPECT_EQ(complete[0].number, 1u);
@@ -260,7 +260,7 @@ TEST_F(MasterTest, AStopDoesNotWaitForeverForWorkers) {
     master_->Tick();
     Exchange();
   }
-  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::STOPPED);
 }
 
 // Contributions in flight when a job is stopped are not dropped because a network or a machine is slow.
@@ -277,7 +277,7 @@ TEST_F(MasterTest, WorkersThatStillPushOrTakeLongForAStepHaveTimeToLeave) {
   const auto pass = [this](double seconds) {
     clock_.Advance(seconds);
     master_->Tick();
-    return master_->num_workers();
+    return master_->members().num_workers();
   };
   EXPECT_EQ(pass(9), 2);
   shards_[1].extra()->set_bytes_pushed(1000);
@@ -302,10 +302,10 @@ TEST_F(MasterTest, WorkersThatAreToLeaveMayTakeAsLongAsTwoBlocksAtTheLowestRate)
   master_->Stop("enough");
   clock_.Advance(31);
   master_->Tick();
-  EXPECT_EQ(master_->num_workers(), 1);
+  EXPECT_EQ(master_->members().num_workers(), 1);
   clock_.Advance(1);
   master_->Tick();
-  EXPECT_EQ(master_->num_workers(), 0);
+  EXPECT_EQ(master_->members().num_workers(), 0);
 }
 
 TEST_F(MasterTest, AJobResumedAtItsEndEndsWithoutWorkers) {
@@ -317,7 +317,7 @@ TEST_F(MasterTest, AJobResumedAtItsEndEndsWithoutWorkers) {
   Start(job_, 2, state);
   master_->Tick();
   for (int i = 0; i < 3; ++i) Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(MasterTest, FailsOnContributionsThatAreNotFinite) {
@@ -327,10 +327,10 @@ TEST_F(MasterTest, FailsOnContributionsThatAreNotFinite) {
   statistics->set_worker(3);
   statistics->set_non_finite_in_a_row(9);
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
   statistics->set_non_finite_in_a_row(10);
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FAILED);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 3 sent 10 contributions in a row"));
   EXPECT_THAT(master_->Status().reason(), HasSubstr("optimizer.learning_rate"));
 }
@@ -340,11 +340,11 @@ TEST_F(MasterTest, AFailedJobTellsWorkersBeforeTheServersEnd) {
   Worker worker = Join();
   master_->Fail("server 1 is gone");
   master_->OnOutputsWritten();
-  EXPECT_FALSE(master_->Over());
+  EXPECT_FALSE(master_->state_machine().over());
   EXPECT_TRUE(Beat(worker)->stop());
   EXPECT_EQ(Next(&worker), v1::Lease::FINISHED);
   EXPECT_EQ(Leave(worker).job_failed(), "server 1 is gone");
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, WhoLeavesAJobThatHasNotFailedHearsOfNoFailure) {
@@ -364,14 +364,14 @@ TEST_F(MasterTest, AJobThatIsWatchedWaitsAtItsEndUntilTheNextLook) {
   master_->Fail("server 1 is gone");
   master_->OnOutputsWritten();
   Leave(worker);
-  EXPECT_FALSE(master_->Over());
+  EXPECT_FALSE(master_->state_machine().over());
   master_->Watch(3);  // it has heard
   clock_.Advance(1.99);
   master_->Tick();
-  EXPECT_FALSE(master_->Over());
+  EXPECT_FALSE(master_->state_machine().over());
   clock_.Advance(0.01);
   master_->Tick();
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, AWatcherThatNeverComesBackDoesNotHoldUpTheEnd) {
@@ -383,7 +383,7 @@ TEST_F(MasterTest, AWatcherThatNeverComesBackDoesNotHoldUpTheEnd) {
   Leave(worker);
   clock_.Advance(JobStateMachine::kLeaveSeconds);
   master_->Tick();
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, AWorkerThatIsDoneStaysUntilTheLastCheckpointIsRecorded) {
@@ -394,15 +394,15 @@ TEST_F(MasterTest, AWorkerThatIsDoneStaysUntilTheLastCheckpointIsRecorded) {
     return Leave(worker, "", /*failed=*/false, /*stays=*/true).again_in_seconds() > 0;
   };
   EXPECT_TRUE(stays());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   Exchange();
   EXPECT_TRUE(stays());
   Exchange();
   master_->OnOutputsWritten();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
-  EXPECT_FALSE(master_->Over()) << "the worker does not know yet";
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
+  EXPECT_FALSE(master_->state_machine().over()) << "the worker does not know yet";
   EXPECT_FALSE(stays());
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, AWorkerThatStayedAndVanishedDoesNotHoldUpTheEnd) {
@@ -415,7 +415,7 @@ TEST_F(MasterTest, AWorkerThatStayedAndVanishedDoesNotHoldUpTheEnd) {
   master_->OnOutputsWritten();
   clock_.Advance(JobStateMachine::kLeaveSeconds);
   master_->Tick();
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, AWorkerWithAProgramStaysUntilItKnowsThatTheWeightsAreFinal) {
@@ -437,9 +437,9 @@ TEST_F(MasterTest, AWorkerWithAProgramStaysUntilItKnowsThatTheWeightsAreFinal) {
   reply = Leave(first, "", /*failed=*/false, /*stays=*/true);
   EXPECT_GT(reply.again_in_seconds(), 0);
   EXPECT_TRUE(reply.weights_are_final());
-  EXPECT_FALSE(master_->Over()) << "the worker reads the weights";
+  EXPECT_FALSE(master_->state_machine().over()) << "the worker reads the weights";
   EXPECT_EQ(Leave(first, "", /*failed=*/false, /*stays=*/true).again_in_seconds(), 0);
-  EXPECT_TRUE(master_->Over());
+  EXPECT_TRUE(master_->state_machine().over());
 }
 
 TEST_F(MasterTest, AWorkerThatLeavesAJobThatGoesOnNeedNotStay) {

@@ -76,7 +76,7 @@ class MasterTest : public ::testing::Test {
 
   // Passes `written` to the master for each checkpoint that is complete.
   void Record(const absl::Status& written) {
-    for (CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+    for (CompleteCheckpoint& checkpoint : master_->checkpoints().TakeComplete()) {
       master_->OnCheckpointRecorded(checkpoint.number, written);
       complete_.push_back(std::move(checkpoint));
     }

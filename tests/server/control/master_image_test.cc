@@ -195,7 +195,7 @@ std::unique_ptr<Master> Training(const v1::Job& job, const Clock& clock) {
     for (uint32_t shard = 0; shard < 2; ++shard) {
       v1::ShardReport report;
       report.set_shard(shard);
-      report.set_generation(master->generation());
+      report.set_generation(master->leases().generation());
       EXPECT_TRUE(master->OnShardReport(report).ok());
     }
   }
@@ -337,8 +337,8 @@ TEST(MasterImage, NextIncarnationIsAtLeastThatOfTheNewProcess) {
   image.mutable_membership()->set_next_incarnation(7);
   SettableClock clock;
   const v1::Job job = MakeJob({.synchronous = false});
-  EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 5)->next_incarnation(), 7u);
-  EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 9)->next_incarnation(), 9u);
+  EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 5)->members().next_incarnation(), 7u);
+  EXPECT_EQ(Master::Restore(job, {{"w", {64}}}, 1, &clock, image, 9)->members().next_incarnation(), 9u);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ class MessageSizesTest : public testing::TestWithParam<bool> {
       shard.Take(Sent("ShardCommand", master_->Command()));
       ASSERT_TRUE(master_->OnShardReport(shard.Report()).ok());
     }
-    for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+    for (const CompleteCheckpoint& checkpoint : master_->checkpoints().TakeComplete()) {
       Sent("MasterState", checkpoint.state);
       master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
       ++checkpoints_;

@@ -203,7 +203,7 @@ class Training {
 
   // Trains to the end, and returns all that honest members and the servers have seen.
   std::string Finish() {
-    for (int round = 0; round < 2000 && !master_->ended(); ++round) Round();
+    for (int round = 0; round < 2000 && !master_->state_machine().ended(); ++round) Round();
     const v1::JobStatus status = master_->Status();
     return absl::StrCat(v1::JobStatus::Phase_Name(status.phase()), " ", status.reason(), " ",
                         status.ended_early(), " samples ", status.samples(), " of ", status.total_samples(),
@@ -292,7 +292,7 @@ class Training {
                               command.total_samples(), " steps of ", command.step_seconds(), " s"));
     shard_->Take(command);
     ASSERT_TRUE(master_->OnShardReport(shard_->Report()).ok());
-    for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints())
+    for (const CompleteCheckpoint& checkpoint : master_->checkpoints().TakeComplete())
       master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
   }
 

@@ -464,7 +464,7 @@ class VirtualCluster {
       if (!reply.ok()) return;
       *one = {.id = one->id, .me = *reply, .registered = true, .heard_at = events_.Now()};
     });
-    last_incarnation_ = std::max(last_incarnation_, loop_->now().master().next_incarnation());
+    last_incarnation_ = std::max(last_incarnation_, loop_->now().master().members().next_incarnation());
   }
 
   void Heartbeat(Worker* worker) {
@@ -539,7 +539,7 @@ class VirtualCluster {
     Ask<v1::LeaveReply>(worker->id, request, [this](Worker* one, const auto& reply) {
       const bool stays = !reply.ok() || reply->again_in_seconds() > 0;
       // The job has gone back: the worker trains again.
-      if (!stays && !loop_->now().master().ended()) one->registered = one->done = false;
+      if (!stays && !loop_->now().master().state_machine().ended()) one->registered = one->done = false;
     });
   }
 

@@ -189,7 +189,7 @@ TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEn
   const absl::StatusOr<v1::RegisterReply> me = Ask<v1::RegisterReply>(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   LeaseCall call(master_.get(), *me, 60);
-  clock_.Advance(Master::kLeaseWaitSeconds);
+  clock_.Advance(JobMembers::kLeaseWaitSeconds);
   EXPECT_EQ(call.Await().state(), v1::Lease::WAIT);
   LeaseCall last(master_.get(), *me, 60);
   master_.reset();

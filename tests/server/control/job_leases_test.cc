@@ -29,13 +29,13 @@ TEST_F(MasterTest, ManyWorkersAreToCallLessOftenEach) {
   Start(job);
   const Worker first = Join();
   EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 0.5);
-  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 3);
+  EXPECT_DOUBLE_EQ(master_->members().LongestLeaseWait(), 3);
   for (int i = 1; i < 1000; ++i) Join();
   EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 5) << "200 a second of all of them";
-  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 5);
+  EXPECT_DOUBLE_EQ(master_->members().LongestLeaseWait(), 5);
   job.mutable_faults()->set_heartbeat_timeout_seconds(6);
   Start(job);
-  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 2) << "a third of its lease";
+  EXPECT_DOUBLE_EQ(master_->members().LongestLeaseWait(), 2) << "a third of its lease";
 }
 
 TEST_F(MasterTest, NothingIsDealtBeforeAllWorkersHaveCome) {
@@ -170,24 +170,24 @@ TEST_F(MasterTest, WhatACallForALeaseWaitsForChangesItsConditions) {
     Start(MakeJob({.synchronous = synchronous, .workers = 2}));
     Worker first = Join();
     ASSERT_EQ(Ask(first, 0)->state(), v1::Lease::WAIT);
-    EXPECT_TRUE(master_->MayWaitForLease(RequestOf(first, 0)));
-    Master::LeaseConditions before = master_->lease_conditions();
+    EXPECT_TRUE(master_->leases().MayWait(RequestOf(first, 0)));
+    JobLeases::Conditions before = master_->leases().conditions();
     Exchange();
-    EXPECT_TRUE(master_->lease_conditions() == before) << "one worker still waits for the other";
+    EXPECT_TRUE(master_->leases().conditions() == before) << "one worker still waits for the other";
     Worker second = Join();
-    EXPECT_FALSE(master_->lease_conditions() == before) << "training begins";
+    EXPECT_FALSE(master_->leases().conditions() == before) << "training begins";
     // In synchronous mode asking makes the plan, of which the shards have to hear.
     EXPECT_EQ(master_->GetLeaseAgain(RequestOf(first, 0))->state(),
               synchronous ? v1::Lease::WAIT : v1::Lease::GRANTED);
-    before = master_->lease_conditions();
+    before = master_->leases().conditions();
     EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 0))->state(), v1::Lease::WAIT);
     Exchange();
-    EXPECT_FALSE(master_->lease_conditions() == before) << "all shards know both";
+    EXPECT_FALSE(master_->leases().conditions() == before) << "all shards know both";
     EXPECT_EQ(master_->GetLeaseAgain(RequestOf(first, 0))->state(), v1::Lease::GRANTED);
     EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 0))->state(), v1::Lease::GRANTED);
-    before = master_->lease_conditions();
+    before = master_->leases().conditions();
     master_->Stop("enough");
-    EXPECT_FALSE(master_->lease_conditions() == before);
+    EXPECT_FALSE(master_->leases().conditions() == before);
     EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 1))->state(), v1::Lease::FINISHED);
   }
 }

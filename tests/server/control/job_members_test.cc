@@ -45,7 +45,8 @@ TEST_F(MasterTest, OtherDataThanThatOfTheFirstWorkersWaitsUntilSamplesAreAssigne
                 HasSubstr("the worker (host:8) waits, because it has 101 training samples, and the job has "
                           "100, as worker 0 (host:7) has; give all"));
   }
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("(host:8) has 101 training samples")).Times(1));
+  EXPECT_THAT(master_->events().TakeFresh(),
+              Contains(HasSubstr("(host:8) has 101 training samples")).Times(1));
   Worker other = Join();
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   const absl::Status status = master_->Register(request).status();
@@ -68,12 +69,13 @@ TEST_F(MasterTest, MostWorkersDecideTheDataAgainstAFirstOne) {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsNotReady(master_->Register(right).status()));
     right.set_pid(9);
     EXPECT_TRUE(master_->Register(right).ok()) << "two of the job's three workers agree";
-    EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("worker 0 (host:7) has other data than 2 of the")));
+    EXPECT_THAT(master_->events().TakeFresh(),
+                Contains(HasSubstr("worker 0 (host:7) has other data than 2 of the")));
     right.set_pid(8);
     EXPECT_TRUE(master_->Register(right).ok());
-    EXPECT_EQ(master_->num_workers(), 2);
+    EXPECT_EQ(master_->members().num_workers(), 2);
     EXPECT_TRUE(IsNotReady(master_->Register(wrong).status()));
-    EXPECT_EQ(master_->total_samples(), kSamples);
+    EXPECT_EQ(master_->leases().total_samples(), kSamples);
   }
 }
 
@@ -97,7 +99,8 @@ TEST_F(MasterTest, WorkersDecideTheNamesOfClasses) {
   v1::RegisterRequest worker = Registration();
   worker.set_class_names(7);
   ASSERT_TRUE(master_->Register(worker).ok());
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("evaluator 0 (host:7) has classes of other names")));
+  EXPECT_THAT(master_->events().TakeFresh(),
+              Contains(HasSubstr("evaluator 0 (host:7) has classes of other names")));
   const absl::Status status = master_->Register(evaluator).status();
   EXPECT_TRUE(IsNotReady(status));
   EXPECT_THAT(std::string(status.message()),
@@ -136,7 +139,7 @@ TEST_F(MasterTest, DataOfWorkersThatAreGoneAreForgotten) {
           clock_.Advance(11);
           master_->Tick();
         }
-        EXPECT_EQ(master_->num_workers(), 0);
+        EXPECT_EQ(master_->members().num_workers(), 0);
         Exchange();
       }
       if (workers == 1) {
@@ -144,7 +147,7 @@ TEST_F(MasterTest, DataOfWorkersThatAreGoneAreForgotten) {
         EXPECT_EQ(master_->Status().samples(), 2 * kSamples);
       } else {
         Join();
-        EXPECT_EQ(master_->total_samples(), 2 * kSamples);
+        EXPECT_EQ(master_->leases().total_samples(), 2 * kSamples);
       }
     }
   }
@@ -256,10 +259,10 @@ TEST_F(MasterTest, SynchronousJobGoesOnSoonAfterTheConnectionOfALostWorkerBroke)
     ASSERT_TRUE(Beat(kept).ok());
     master_->Tick();
   }
-  EXPECT_EQ(master_->num_workers(), 2) << "it may still be heard of";
+  EXPECT_EQ(master_->members().num_workers(), 2) << "it may still be heard of";
   clock_.Advance(0.1);
   master_->Tick();
-  EXPECT_EQ(master_->num_workers(), 1);
+  EXPECT_EQ(master_->members().num_workers(), 1);
   EXPECT_THAT(master_->Status().events(),
               Contains(HasSubstr("worker 0 (host:7) lost its connection to server 1")));
   EXPECT_TRUE(Beat(kept).ok()) << "a live worker opens another connection";
@@ -278,10 +281,10 @@ TEST_F(MasterTest, DisconnectedWorkerMayMissThreeHeartbeatsHoweverManyWorkersThe
   Exchange();
   clock_.Advance(7.5);
   master_->Tick();
-  EXPECT_EQ(master_->num_workers(), 500);
+  EXPECT_EQ(master_->members().num_workers(), 500);
   clock_.Advance(0.1);
   master_->Tick();
-  EXPECT_EQ(master_->num_workers(), 499);
+  EXPECT_EQ(master_->members().num_workers(), 499);
 }
 
 TEST_F(MasterTest, WaitsForNewWorkersWhenAllHaveLeft) {
@@ -302,12 +305,12 @@ TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
   const Worker first = Join();
   const Worker second = Join();
   Leave(first, "out of memory", true);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING) << "another one is left";
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING) << "another one is left";
   Leave(second, "the loss is NaN", true);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING) << "a last checkpoint is saved";
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING) << "a last checkpoint is saved";
   Exchange();
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FAILED);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 1 (host:7), failed: the loss is NaN"));
   EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -322,7 +325,7 @@ TEST_F(MasterTest, WorkerThatLeavesAgainAndAgainDoesNotFillTheLog) {
     size_t bytes = 0, lines = 0;
     std::string last;
     const auto take = [&] {
-      for (const std::string& event : master_->TakeEvents()) {
+      for (const std::string& event : master_->events().TakeFresh()) {
         EXPECT_THAT(event, Not(AnyOf(HasSubstr("\n"), HasSubstr("\u202e"), HasSubstr("\u009b"))));
         bytes += event.size();
         ++lines;

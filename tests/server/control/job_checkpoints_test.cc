@@ -18,7 +18,7 @@ TEST_F(MasterTest, RegularCheckpointsAreWholeOnceAllShardsHaveThem) {
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   for (int i = 0; i < 12; ++i) DoStep(&worker);
   ASSERT_TRUE(master_->OnShardReport(shards_[0].Report()).ok());
-  EXPECT_TRUE(master_->TakeCompleteCheckpoints().empty());
+  EXPECT_TRUE(master_->checkpoints().TakeComplete().empty());
   ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
   Record(absl::OkStatus());
   const std::vector<CompleteCheckpoint> complete = TakeComplete();
@@ -84,9 +84,9 @@ class WorkerStateTest : public MasterTest {
     return lease.ok() && lease->state() == v1::Lease::WAIT ? lease->save_state() : 0;
   }
   void SetSaved(const Worker& worker, uint64_t checkpoint, const absl::Status& status = absl::OkStatus()) {
-    EXPECT_TRUE(master_->CheckStateIsWanted(worker.incarnation, checkpoint).ok());
+    EXPECT_TRUE(master_->checkpoints().CheckStateIsWanted(worker.incarnation, checkpoint).ok());
     master_->OnStateSaved(worker.incarnation, checkpoint, status);
-    EXPECT_FALSE(master_->CheckStateIsWanted(worker.incarnation, checkpoint).ok());
+    EXPECT_FALSE(master_->checkpoints().CheckStateIsWanted(worker.incarnation, checkpoint).ok());
     Record(absl::OkStatus());
   }
   static std::vector<uint32_t> StatesIn(const CompleteCheckpoint& checkpoint) {
@@ -173,7 +173,7 @@ TEST_F(WorkerStateTest, WorkerThatDoesNotSaveItsStateHoldsNoCheckpointUp) {
     for (CompleteCheckpoint& one : TakeComplete()) complete.push_back(std::move(one));
   }
   EXPECT_GT(waiting, 50) << "it was asked, and had its time";
-  EXPECT_EQ(master_->num_workers(), 1);
+  EXPECT_EQ(master_->members().num_workers(), 1);
   EXPECT_EQ(complete.size(), 5u);
 }
 
@@ -201,7 +201,7 @@ TEST_F(WorkerStateTest, AStoppedSynchronousJobFirstFinishesWhatIsGranted) {
   Leave(b_, "stopped");
   Exchange();
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::STOPPED);
   const std::vector<CompleteCheckpoint> complete = TakeComplete();
   ASSERT_EQ(complete.size(), 1u) << "the last checkpoint is the one with the states";
   EXPECT_EQ(complete[0].number, 16u);
@@ -237,7 +237,7 @@ TEST_P(StoppedAsynchronousWorkerStateTest, SavesStatesOnceAllIsPushed) {
   Leave(b_, "stopped");
   Exchange();
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::STOPPED);
   const std::vector<CompleteCheckpoint> complete = TakeComplete();
   ASSERT_EQ(complete.size(), 1u) << "the last checkpoint is the one with the states";
   EXPECT_EQ(complete[0].number, number);

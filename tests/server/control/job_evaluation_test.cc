@@ -41,7 +41,7 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   report.set_correct(40);
   report.set_loss_sum(25);
   ASSERT_TRUE(master_->ReportEvaluation(report).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_TRUE(AskEvaluation(evaluator)->stop());
   EXPECT_DOUBLE_EQ(master_->Status().test_accuracy(), 0.8);
   EXPECT_DOUBLE_EQ(master_->Status().test_loss(), 0.5);
@@ -88,13 +88,13 @@ TEST_F(HangingEvaluatorTest, IsLostAndTheJobIsDoneWithoutItsScore) {
   EXPECT_TRUE(AskEvaluation(evaluator_)->final());
   Pass(static_cast<int>(kStuck) - 1);
   EXPECT_EQ(master_->Status().evaluators(), 1u);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   Pass(2);
   EXPECT_EQ(Beat(evaluator_, v1::EVALUATOR).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(master_->Status().events(),
               Contains("no_progress: evaluator 0 (host:7) has made no progress for 60 s "
                        "(faults.stuck_seconds): considered lost; its evaluation has no score"));
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("without a score of its final weights"));
   EXPECT_EQ(master_->Status().test_samples(), 0u);
 }
@@ -103,7 +103,7 @@ TEST_F(HangingEvaluatorTest, IsLostAlsoBeforeItHasAskedForAnEvaluation) {
   StartWith(/*epochs=*/1);
   TrainToTheEnd();
   Pass(static_cast<int>(kStuck) + 2);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(HangingEvaluatorTest, IsKeptWhileItScoresMinibatches) {
@@ -112,7 +112,7 @@ TEST_F(HangingEvaluatorTest, IsKeptWhileItScoresMinibatches) {
   EXPECT_TRUE(AskEvaluation(evaluator_)->final());
   Pass(10 * static_cast<int>(kStuck), /*minibatches=*/10 * static_cast<int>(kStuck));
   EXPECT_TRUE(Score(evaluator_, 0.5, 40).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_EQ(master_->Status().reason(), "");
 }
 
@@ -134,7 +134,7 @@ TEST_F(HangingEvaluatorTest, HasTheTimeOfTwentyEvaluations) {
   Pass(20 * 30 - 1);
   EXPECT_EQ(master_->Status().evaluators(), 1u);
   Pass(2);
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(HangingEvaluatorTest, ThatReturnsWasOnlySlowAndHasTwiceTheTime) {
@@ -168,10 +168,10 @@ TEST_F(MasterTest, StatisticNamedLikeAWeightIsRefusedAndTheEvaluationStaysDue) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(std::string(status.message()), HasSubstr(name));
   }
-  EXPECT_EQ(master_->newest_evaluation(), 1u);
+  EXPECT_EQ(master_->evaluation().newest(), 1u);
   EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 2u);
   EXPECT_TRUE(Score(evaluator, 0.5, 40).ok());
-  EXPECT_EQ(master_->newest_evaluation(), 2u);
+  EXPECT_EQ(master_->evaluation().newest(), 2u);
 }
 
 // Losses 1, 1, 1 with patience 1: the third makes the rate fall, in every command and in what a checkpoint
@@ -206,7 +206,8 @@ TEST_F(MasterTest, PlateauOfTheTestLossIsSentToAllShardsAndKept) {
   }
   EXPECT_EQ(factors, (std::vector<double>{1, 1, 0.25}));
   EXPECT_EQ(master_->Status().plateau_factor(), 0.25);
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("the learning rate is now multiplied by 0.25")));
+  EXPECT_THAT(master_->events().TakeFresh(),
+              Contains(HasSubstr("the learning rate is now multiplied by 0.25")));
   Start(job, 2, master_->StateAt({.version = shards_[0].version()}));
   EXPECT_EQ(master_->Command().plateau_factor(), 0.25) << "after a restart";
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
@@ -222,9 +223,9 @@ TEST_F(MasterTest, AReachedTargetEndsTheJobInOrder) {
   const Worker evaluator = Join(v1::EVALUATOR);
   Worker worker = Join();
   ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.75, 25).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
   ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 40).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   const absl::StatusOr<v1::HeartbeatReply> beat = Beat(worker);
   EXPECT_TRUE(beat->stop());
   EXPECT_THAT(beat->reason(), HasSubstr("test loss 0.5 reached evaluation.target_loss 0.5 after "));
@@ -246,7 +247,7 @@ TEST_F(MasterTest, AReachedTargetEndsTheJobInOrder) {
   EXPECT_DOUBLE_EQ(status.best_test_loss(), 0.25);
   EXPECT_DOUBLE_EQ(status.best_test_accuracy(), 0.9);
   EXPECT_EQ(status.best_at_samples(), status.samples());
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("done (test loss 0.5 reached")));
+  EXPECT_THAT(master_->events().TakeFresh(), Contains(HasSubstr("done (test loss 0.5 reached")));
 }
 
 TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
@@ -270,7 +271,7 @@ TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
   evaluator = Join(v1::EVALUATOR);
   worker = Join();
   ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.25, 29).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   EXPECT_THAT(master_->Status().ended_early(),
               HasSubstr("test accuracy has not become better than 0.6, of evaluation 1, in 2 evaluations"));
 }
@@ -288,7 +289,7 @@ TEST_F(MasterTest, JobThatIsResumedAfterItsLastEvaluationEndsAtOnce) {
     const Worker evaluator = Join(v1::EVALUATOR);
     Worker worker = Join();
     ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 20).ok());
-    EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
     ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 25).ok());
     const std::string reason = master_->Status().ended_early();
     EXPECT_THAT(reason, HasSubstr(", as evaluator 0 (host:7) reports"));
@@ -296,14 +297,14 @@ TEST_F(MasterTest, JobThatIsResumedAfterItsLastEvaluationEndsAtOnce) {
     Start(job, 2, state);
     master_->Tick();
     for (int i = 0; i < 3; ++i) Exchange();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
     EXPECT_NE(master_->Status().ended_early(), "");
     EXPECT_THAT(reason, StartsWith(master_->Status().ended_early()));
     job.mutable_evaluation()->clear_target_accuracy();
     job.mutable_evaluation()->set_patience(5);
     Start(job, 2, state);
     master_->Tick();
-    EXPECT_EQ(master_->phase(), v1::JobStatus::WAITING) << "resumed with more patience";
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::WAITING) << "resumed with more patience";
   }
 }
 
@@ -319,7 +320,7 @@ TEST_F(MasterTest, PatienceCountsFromTheHistoryOfTheCheckpoint) {
       v1::BestState kept;
       kept.set_evaluation(7);
       kept.set_loss(*kept_loss);
-      master_->SetKept(kept);
+      master_->evaluation().SetKept(kept);
     }
     const Worker evaluator = Join(v1::EVALUATOR);
     Worker worker = Join();
@@ -328,7 +329,7 @@ TEST_F(MasterTest, PatienceCountsFromTheHistoryOfTheCheckpoint) {
       const absl::StatusOr<v1::ReportEvaluationReply> reply = TrainAndScore(evaluator, &worker, loss, 30);
       EXPECT_TRUE(reply.ok()) << reply.status();
       keep.push_back(reply.ok() && reply->keep());
-      EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+      EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
       if (keep.back()) master_->OnBestKept(last_report_.evaluation(), absl::OkStatus());
     }
     EXPECT_EQ(master_->Status().evaluations_since_best(), 0u);
@@ -348,7 +349,7 @@ TEST_F(MasterTest, ATargetThatIsReachedAtTheVeryEndEndsNothingEarly) {
   Exchange();
   Exchange();
   ASSERT_TRUE(Score(evaluator, 0.25, 45).ok());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_EQ(master_->Status().ended_early(), "");
 }
 
@@ -363,7 +364,7 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   evaluator = Join(v1::EVALUATOR);
   worker = Join();
   const auto wanted = [&](uint64_t evaluation) {
-    return master_->BestWanted(evaluator.incarnation, evaluation);
+    return master_->evaluation().BestWanted(evaluator.incarnation, evaluation);
   };
   EXPECT_EQ(wanted(0).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(wanted(1).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -374,18 +375,19 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_DOUBLE_EQ(wanted(1)->accuracy(), 0.6);
   EXPECT_EQ(wanted(2).status().message(),
             "the weights of evaluation 2 are refused: expected those of evaluation 1");
-  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
-  EXPECT_EQ(master_->BestWanted(worker.incarnation, 1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(master_->events().TakeFresh(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
+  EXPECT_EQ(master_->evaluation().BestWanted(worker.incarnation, 1).status().code(),
+            absl::StatusCode::kNotFound);
   master_->OnBestKept(1, absl::OkStatus());
   EXPECT_FALSE(wanted(1).ok()) << "it is kept already";
   EXPECT_FALSE(master_->ReportEvaluation(last_report_)->keep());
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 2, 50)->keep()) << "worse";
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30)->keep());
   master_->OnBestKept(3, absl::ResourceExhaustedError("disk full"));
-  EXPECT_THAT(master_->TakeEvents(),
+  EXPECT_THAT(master_->events().TakeFresh(),
               Contains("the weights of evaluation 3 were not saved: disk full; those of "
                        "the previous best evaluation, if any, are kept"));
-  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
   EXPECT_EQ(master_->Status().best_evaluation(), 3u);
 }
 
@@ -402,7 +404,7 @@ TEST_F(MasterTest, WeightsAreAskedForUntilTheFileHasTheBest) {
   master_->OnBestKept(2, absl::ResourceExhaustedError("disk full"));
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 1.5, 30)->keep()) << "worse than those in the file";
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.75, 30)->keep());
-  EXPECT_DOUBLE_EQ(master_->BestWanted(evaluator.incarnation, 4)->loss(), 0.75);
+  EXPECT_DOUBLE_EQ(master_->evaluation().BestWanted(evaluator.incarnation, 4)->loss(), 0.75);
   master_->OnBestKept(4, absl::OkStatus());
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.625, 30)->keep());
   master_->OnBestKept(5, absl::OkStatus());
@@ -422,12 +424,12 @@ TEST_F(MasterTest, AnEvaluationWithTheNumberOfAKeptOneIsNotTakenForIt) {
   state.mutable_best()->set_evaluation(3);
   state.mutable_best()->set_loss(0.5);
   Start(job, 2, state);
-  master_->SetKept(state.best());
+  master_->evaluation().SetKept(state.best());
   const Worker evaluator = Join(v1::EVALUATOR);
   Worker worker = Join();
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 0.75, 30)->keep());
   ASSERT_EQ(last_report_.evaluation(), 3u);
-  EXPECT_FALSE(master_->BestWanted(evaluator.incarnation, 3).ok());
+  EXPECT_FALSE(master_->evaluation().BestWanted(evaluator.incarnation, 3).ok());
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.25, 30)->keep());
 }
 
@@ -443,7 +445,7 @@ class FinalBestTest : public MasterTest {
     Exchange();
     Exchange();
     ASSERT_TRUE(Score(evaluator_, 0.25, 45)->keep());
-    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING) << "it waits for the weights";
+    EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING) << "it waits for the weights";
   }
   Worker evaluator_;
 };
@@ -452,29 +454,29 @@ TEST_F(FinalBestTest, JobEndsWhenItsBestWeightsAreKept) {
   ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
   clock_.Advance(5);
   master_->Tick();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   master_->OnBestKept(last_report_.evaluation(), absl::OkStatus());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(FinalBestTest, JobEndsWhenTheyCannotBeKept) {
   ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
   master_->OnBestKept(last_report_.evaluation(), absl::ResourceExhaustedError("disk full"));
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(FinalBestTest, JobEndsWhenTheEvaluatorHasGivenThemUp) {
   ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
   ASSERT_TRUE(AskEvaluation(evaluator_).ok());
   EXPECT_TRUE(AskEvaluation(evaluator_)->stop());
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(FinalBestTest, JobEndsWhenTheEvaluatorIsLost) {
   ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
   clock_.Advance(11);
   master_->Tick();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
 }
 
 TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
@@ -483,10 +485,10 @@ TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
   TrainAlone();
   Exchange();
   Exchange();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::FINISHING);
   clock_.Advance(11);
   master_->Tick();
-  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::DONE);
   EXPECT_TRUE(AskEvaluation(evaluator)->stop()) << "also for one that has left";
 }
 
