@@ -191,5 +191,47 @@ TEST_P(ControlLoopChurnTest, LosesNoSample) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ControlLoopChurnTest, testing::Range(1, 5));
 
+// Workers are lost, leave and stall, and push every `push_period` steps; with `restarts` the master is
+// replaced again and again by one that is restored from its image.
+struct Churn {
+  bool synchronous;
+  uint32_t push_period;
+  bool restarts;
+};
+
+class ControlLoopWorkersTest : public testing::TestWithParam<Churn> {};
+
+TEST_P(ControlLoopWorkersTest, AssignsEverySampleToOneWorkerAtATime) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    VirtualCluster::Options options = JobOf(GetParam().synchronous, GetParam().restarts);
+    options.job.push_period = GetParam().push_period;
+    options.job.batch_size = 7;
+    options.job.epochs = GetParam().synchronous ? 6 : 15;
+    options.samples = 1009;
+    options.seed = seed;
+    options.worker_losses = options.worker_leaves = options.worker_stalls = 8;
+    options.late_pushes = 0.3;
+    options.master_losses = GetParam().restarts ? 3 : 0;
+    VirtualCluster cluster(options);
+    cluster.Run();
+    if (HasFatalFailure()) return;
+    cluster.ExpectAllIsTrained();
+    EXPECT_GT(cluster.losses(), GetParam().restarts ? 20 : 3);
+    EXPECT_GT(cluster.checkpoints(), 3);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, ControlLoopWorkersTest,
+                         testing::Values(Churn{false, 1, false}, Churn{false, 1, true},
+                                         Churn{false, 3, false}, Churn{false, 3, true}, Churn{true, 1, false},
+                                         Churn{true, 1, true}, Churn{true, 3, false}, Churn{true, 3, true}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.synchronous ? "Synchronous" : "Asynchronous",
+                                               "PushPeriod", info.param.push_period,
+                                               info.param.restarts ? "Restarts" : "");
+                         });
+
 }  // namespace
 }  // namespace catchment

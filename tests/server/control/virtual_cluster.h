@@ -1,10 +1,12 @@
 // A job in virtual time: the production control loop with shards, workers and links that the test plays.
 // Servers, workers and the master are lost at random or when the test says so, and come back as their
-// processes do.
+// processes do; workers also leave, and stall. As long as the job has not gone back, each grant and each
+// checkpoint is checked: no sample is lost, or assigned to two workers at the same time.
 #ifndef CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
 #define CATCHMENT_TESTS_SERVER_CONTROL_VIRTUAL_CLUSTER_H_
 
 #include <glog/logging.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,9 +42,12 @@ class VirtualCluster {
     uint64_t seed = 1;
     // The mean seconds between two losses of a process of each kind; 0: none.
     double worker_losses = 0;
+    double worker_leaves = 0;  // in order, for another worker
+    double worker_stalls = 0;  // longer than the heartbeat's timeout
     double server_losses = 0;
     double master_losses = 0;
     double losses_end = 200;  // no process is lost later
+    double late_pushes = 0;   // the share of a worker's pushes to a server that arrive a step later
     LoggedLoop::Log log;      // of all runs; null: none
   };
 
@@ -54,6 +60,10 @@ class VirtualCluster {
     for (int s = 0; s < options.servers; ++s) StartServer(s);
     for (uint32_t w = 0; w < options.job.workers; ++w) StartWorker();
     ScheduleLoss(options.worker_losses, [this] { LoseWorker(); });
+    ScheduleLoss(options.worker_leaves, [this] { SendWorkerAway(); });
+    ScheduleLoss(options.worker_stalls, [this] {
+      if (Worker* const worker = AnyWorker()) worker->stalled_until = events_.Now() + 12;
+    });
     ScheduleLoss(options.server_losses,
                  [this] { LoseServer(1 + static_cast<int>(random_.Below(servers_.size() - 1))); });
     ScheduleLoss(options.master_losses, [this] { LoseMaster(); });
@@ -77,16 +87,16 @@ class VirtualCluster {
 
   // A process is lost, and started again some seconds later.
   void LoseWorker() {
-    if (workers_.empty()) return;
-    auto worker = workers_.begin();
-    std::advance(worker, random_.Below(workers_.size()));
-    workers_.erase(worker);
+    const Worker* const worker = AnyWorker();
+    if (worker == nullptr) return;
+    workers_.erase(worker->id);
     ++losses_;
     events_.After(1 + 4 * random_.Uniform(), [this] { StartWorker(); });
   }
   void LoseServer(int index, bool comes_back = true) {
     Server& server = servers_[index];
     if (!server.up || ended_) return;
+    exact_ = false;
     Fall(&server);
     kept_base_[index] = server.base;
     kept_[index] = Standby(index).up ? std::move(server.shard) : nullptr;
@@ -106,7 +116,7 @@ class VirtualCluster {
     EXPECT_EQ(last_.phase(), v1::JobStatus::DONE) << last_.reason();
     EXPECT_EQ(last_.samples(), options_.job.epochs * options_.samples);
     ASSERT_TRUE(manifest_.has_value());
-    for (const std::map<uint64_t, uint64_t>& settled : manifest_->settled) {
+    for (const Settled& settled : manifest_->settled) {
       std::map<Sample, int> times;
       for (const auto& [incarnation, steps] : settled) {
         for (uint64_t step = 1; step <= steps; ++step) {
@@ -129,6 +139,7 @@ class VirtualCluster {
   // ExpectAllIsTrained.
   int more_than_once() const { return more_than_once_; }
   int losses() const { return losses_; }
+  int checkpoints() const { return checkpoints_; }
   int recoveries() const { return static_cast<int>(last_.recoveries()); }
   bool ended() const { return ended_; }
   const v1::JobStatus& last() const { return last_; }
@@ -138,6 +149,7 @@ class VirtualCluster {
 
  private:
   using Sample = std::pair<uint64_t, uint64_t>;  // epoch, position
+  using Settled = std::map<uint64_t, uint64_t>;  // steps in updates, by incarnation
 
   static constexpr double kLink = 0.001;
   static constexpr double kStep = 0.05;
@@ -151,7 +163,7 @@ class VirtualCluster {
     uint64_t epoch = 0;       // above 0: restored
     bool cannot_restore = false;
     std::unique_ptr<FakeShard> shard;
-    std::map<uint64_t, uint64_t> base;  // the steps in what it has begun with, by incarnation
+    Settled base;  // the steps in what it has begun with, by incarnation
   };
   struct Worker {
     uint64_t id = 0;
@@ -161,15 +173,29 @@ class VirtualCluster {
     v1::Lease lease;
     uint64_t step = 0;  // of its lease: done
     std::vector<bool> sent;
+    uint64_t pushed = 0;  // steps
     double heard_at = 0;
+    double stalled_until = 0;  // it neither works nor is heard of
     v1::Progress progress;
   };
   struct Manifest {
     CompleteCheckpoint checkpoint;
-    std::vector<std::map<uint64_t, uint64_t>> settled;  // by server
+    std::vector<Settled> settled;  // by server
+  };
+  struct Grant {
+    uint64_t incarnation = 0;
+    uint64_t step = 0;  // of the worker since its registration, from 1
   };
 
   bool synchronous() const { return options_.job.synchronous; }
+
+  // Null: there is none.
+  Worker* AnyWorker() {
+    if (workers_.empty()) return nullptr;
+    auto worker = workers_.begin();
+    std::advance(worker, random_.Below(workers_.size()));
+    return &worker->second;
+  }
 
   Server& Standby(int index) { return servers_[(index + 1) % servers_.size()]; }
   // A server's process is lost, with the copy that it keeps of another one's shard.
@@ -223,12 +249,29 @@ class VirtualCluster {
       RunOptions run;
       run.Continue({.copy = *copy_, .evaluations = {}, .epoch = ++master_epoch_});
       ASSERT_TRUE(CheckMasterCopy(*copy_, job_, options_.servers, copy_->run_id()).ok());
-      return StartMaster(std::move(run));
+      v1::MasterImage image = copy_->master();
+      StartMaster(std::move(run));
+      const v1::MasterImage saved = loop_->now().master().Save();
+      ASSERT_GE(saved.membership().next_incarnation(), image.membership().next_incarnation());
+      image.mutable_membership()->set_next_incarnation(saved.membership().next_incarnation());
+      return ExpectEqual(image, saved);
     }
     GoBack({.process = "the master"});
   }
 
+  static void ExpectEqual(const v1::MasterImage& image, const v1::MasterImage& saved) {
+    google::protobuf::util::MessageDifferencer differencer;
+    // A difference of two times, which rounds.
+    differencer.set_float_comparison(google::protobuf::util::MessageDifferencer::APPROXIMATE);
+    differencer.SetFractionAndMargin(
+        v1::CheckpointScheduleImage::descriptor()->FindFieldByName("seconds_since"), 0, 1e-9);
+    std::string differences;
+    differencer.ReportDifferencesToString(&differences);
+    ASSERT_TRUE(differencer.Compare(image, saved)) << differences;
+  }
+
   void GoBack(const RunLoss& loss) {
+    exact_ = false;
     RunOptions run;
     run.record = record_;
     run.record.set_recoveries(record_.recoveries() + 1);
@@ -321,12 +364,46 @@ class VirtualCluster {
   void WriteManifest(const CompleteCheckpoint& checkpoint) {
     Manifest& manifest = manifest_.emplace(Manifest{checkpoint, {}});
     for (int i = 0; i < options_.servers; ++i) manifest.settled.push_back(files_.at({i, checkpoint.number}));
+    ++checkpoints_;
+    if (exact_) CheckState(checkpoint.state, manifest.settled);
+  }
+
+  // All shards of a checkpoint have the samples that it does not list as pending or still to come. In
+  // asynchronous mode no sample that all of them have is pending.
+  void CheckState(const v1::MasterState& state, const std::vector<Settled>& settled) const {
+    uint64_t pending = 0;
+    std::set<Sample> open;
+    for (const v1::SampleSpan& span : state.pending()) {
+      pending += span.end() - span.begin();
+      for (uint64_t i = span.begin(); i < span.end(); ++i) open.emplace(span.epoch(), i);
+    }
+    const uint64_t assigned = state.next_epoch() * options_.samples + state.next_position();
+    ASSERT_EQ(state.samples() + pending, assigned);
+    for (uint64_t i = 0; i < assigned; ++i) {
+      const Sample sample{i / options_.samples, i % options_.samples};
+      if (open.count(sample) == 0) {
+        ASSERT_TRUE(AllHave(settled, sample)) << "lost: " << sample.first << "/" << sample.second;
+      } else if (!synchronous()) {
+        ASSERT_FALSE(AllHave(settled, sample))
+            << "all shards have it: " << sample.first << "/" << sample.second;
+      }
+    }
+  }
+  bool AllHave(const std::vector<Settled>& settled, const Sample& sample) const {
+    const auto grants = grants_.find(sample);
+    if (grants == grants_.end()) return false;
+    return std::any_of(grants->second.begin(), grants->second.end(), [&](const Grant& grant) {
+      return std::all_of(settled.begin(), settled.end(), [&](const Settled& of_server) {
+        const auto steps = of_server.find(grant.incarnation);
+        return steps != of_server.end() && steps->second >= grant.step;
+      });
+    });
   }
 
   // Keeps what a shard has saved, as a file does when its process is lost.
   void KeepFiles(const Server& server, const v1::ShardReport& report) {
     for (const v1::SavedShard& saved : report.saved()) {
-      std::map<uint64_t, uint64_t>& settled = files_[{server.index, saved.checkpoint()}];
+      Settled& settled = files_[{server.index, saved.checkpoint()}];
       settled = server.base;
       for (const auto& [incarnation, steps] : server.shard->settled_at(saved.checkpoint()))
         settled[incarnation] = steps;
@@ -434,7 +511,7 @@ class VirtualCluster {
     const auto worker = workers_.find(id);
     if (worker == workers_.end() || ended_) return;
     events_.After(kStep * (0.5 + random_.Uniform()), [this, id] { Act(id); });
-    if (loop_ == nullptr) return;
+    if (loop_ == nullptr || events_.Now() < worker->second.stalled_until) return;
     if (!worker->second.registered) return Join(&worker->second);
     if (worker->second.done) return Leave(&worker->second);
     Heartbeat(&worker->second);
@@ -484,48 +561,103 @@ class VirtualCluster {
     request.set_incarnation(worker->me.incarnation());
     request.set_after(worker->lease.number());
     *request.mutable_progress() = worker->progress;
-    Ask<v1::Lease>(worker->id, request,
-                   [this, incarnation = worker->me.incarnation()](Worker* one, const auto& lease) {
-                     if (one->me.incarnation() != incarnation || !one->registered) return;
-                     if (!lease.ok()) {
-                       one->registered = false;
-                       return;
-                     }
-                     one->heard_at = events_.Now();
-                     if (lease->state() == v1::Lease::FINISHED) one->done = true;
-                     if (lease->state() != v1::Lease::GRANTED || lease->number() == one->lease.number())
-                       return;
-                     one->lease = *lease;
-                     one->step = 0;
-                     one->progress.set_lease(lease->number());
-                     one->progress.set_lease_steps(0);
-                   });
+    Ask<v1::Lease>(worker->id, request, [this, request](Worker* one, const auto& lease) {
+      if (one->me.incarnation() != request.incarnation() || !one->registered) return;
+      if (!lease.ok()) {
+        one->registered = false;
+        return;
+      }
+      one->heard_at = events_.Now();
+      if (lease->state() == v1::Lease::FINISHED) one->done = true;
+      if (lease->flush() && one->pushed < one->progress.steps()) Push(one, 0, one->progress.steps());
+      if (lease->state() != v1::Lease::GRANTED || lease->number() == one->lease.number()) return;
+      if (exact_) NoteGrant(*one, *lease);
+      one->lease = *lease;
+      one->step = 0;
+      one->progress.set_lease(lease->number());
+      one->progress.set_lease_steps(0);
+      Ask<v1::Lease>(one->id, request, [lease = *lease](Worker*, const auto& again) {
+        ASSERT_TRUE(again.ok()) << again.status();
+        ASSERT_EQ(again->SerializeAsString(), lease.SerializeAsString()) << "the same call, made again";
+      });
+    });
+  }
+
+  static std::vector<Sample> SamplesOf(const v1::Minibatch& minibatch) {
+    std::vector<Sample> samples;
+    for (const v1::SampleSpan& span : minibatch.spans()) {
+      for (uint64_t i = span.begin(); i < span.end(); ++i) samples.emplace_back(span.epoch(), i);
+    }
+    return samples;
+  }
+
+  void NoteGrant(const Worker& worker, const v1::Lease& lease) {
+    std::set<uint64_t> members;
+    const v1::ShardCommand command = loop_->now().master().Command();
+    for (const v1::Roster& roster : command.rosters()) {
+      for (const v1::Member& member : roster.members()) members.insert(member.incarnation());
+    }
+    const uint64_t me = worker.me.incarnation();
+    std::vector<Settled> settled;
+    for (const Server& server : servers_) settled.push_back(server.shard->settled());
+    for (int i = 0; i < lease.minibatches_size(); ++i) {
+      for (const Sample& sample : SamplesOf(lease.minibatches(i))) {
+        ASSERT_FALSE(AllHave(settled, sample))
+            << "assigned again although all shards have it: " << sample.first << "/" << sample.second;
+        std::vector<Grant>& grants = grants_[sample];
+        const uint64_t holder = grants.empty() ? 0 : grants.back().incarnation;
+        ASSERT_TRUE(members.count(holder) == 0 || members.count(me) == 0)
+            << "assigned to two workers at the same time: " << sample.first << "/" << sample.second;
+        grants.push_back({me, worker.progress.steps() + i + 1});
+      }
+    }
   }
 
   void TakeStep(Worker* worker) {
-    const uint64_t steps = worker->progress.steps() + 1;
-    const uint64_t version = worker->lease.first_version() + worker->step;
-    worker->sent.resize(servers_.size());
+    const uint64_t steps = worker->progress.steps() + 1, period = options_.job.push_period;
     std::vector<Sample>& samples = trained_[{worker->me.incarnation(), steps}];
-    samples.clear();
-    for (const v1::SampleSpan& span : worker->lease.minibatches(static_cast<int>(worker->step)).spans()) {
-      for (uint64_t i = span.begin(); i < span.end(); ++i) samples.emplace_back(span.epoch(), i);
-    }
+    samples = SamplesOf(worker->lease.minibatches(static_cast<int>(worker->step)));
+    const bool pushes = (synchronous() ? worker->step + 1 : steps) % period == 0;
+    if (pushes && !Push(worker, worker->lease.first_version() + worker->step / period, steps)) return;
+    worker->progress.set_steps(steps);
+    worker->progress.set_samples(worker->progress.samples() + samples.size());
+    worker->progress.set_lease_steps(++worker->step);
+  }
+
+  // Pushes to the servers that have not answered. Returns true when all have.
+  bool Push(Worker* worker, uint64_t version, uint64_t steps) {
+    worker->sent.resize(servers_.size());
+    bool late = false;
     for (Server& server : servers_) {
-      if (!server.up || server.run_id != loop_->now().run().run_id) return;
+      if (!server.up || server.run_id != loop_->now().run().run_id) return false;
       if (worker->sent[server.index] || (synchronous() && server.shard->version() > version)) continue;
-      if (synchronous() && server.shard->version() < version) return;
-      if (!server.shard->Contribute(worker->me.incarnation(), version, steps)) return;
+      if (synchronous() && server.shard->version() < version) return false;
+      late |= options_.late_pushes > 0 && random_.Uniform() < options_.late_pushes;
+      if (late) continue;
+      if (!server.shard->Contribute(worker->me.incarnation(), version, steps)) return false;
       worker->sent[server.index] = true;
     }
     // The answers have arrived when the update is made.
     for (const Server& server : servers_) {
-      if (synchronous() && server.shard->version() <= version) return;
+      if (synchronous() && server.shard->version() <= version) return false;
     }
+    if (late) return false;
     worker->sent.clear();
-    worker->progress.set_steps(steps);
-    worker->progress.set_samples(worker->progress.samples() + samples.size());
-    worker->progress.set_lease_steps(++worker->step);
+    worker->pushed = steps;
+    return true;
+  }
+
+  // A worker leaves in the middle of its work.
+  void SendWorkerAway() {
+    Worker* const worker = AnyWorker();
+    if (worker == nullptr || !worker->registered || loop_ == nullptr) return;
+    v1::LeaveRequest request;
+    request.set_worker(worker->me.worker());
+    request.set_incarnation(worker->me.incarnation());
+    *request.mutable_progress() = worker->progress;
+    workers_.erase(worker->id);
+    Ask<v1::LeaveReply>(request, [](const auto&) {});
+    events_.After(1 + 4 * random_.Uniform(), [this] { StartWorker(); });
   }
 
   void Leave(Worker* worker) {
@@ -552,13 +684,13 @@ class VirtualCluster {
   uint64_t step_ = 0;
   std::vector<Server> servers_;
   std::map<int, std::unique_ptr<FakeShard>> kept_;  // by the standbys
-  std::map<int, std::map<uint64_t, uint64_t>> kept_base_;
+  std::map<int, Settled> kept_base_;
   std::map<uint64_t, Worker> workers_;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<Sample>> trained_;    // by incarnation and step
-  std::map<std::pair<int, uint64_t>, std::map<uint64_t, uint64_t>> files_;  // by server and checkpoint
-  std::optional<Manifest> manifest_;                                        // the newest
-  std::optional<v1::MasterCopy> copy_;                                      // at the master's standby
-  v1::RunRecord record_;                                                    // in its file
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<Sample>> trained_;  // by incarnation and step
+  std::map<std::pair<int, uint64_t>, Settled> files_;                     // by server and checkpoint
+  std::optional<Manifest> manifest_;                                      // the newest
+  std::optional<v1::MasterCopy> copy_;                                    // at the master's standby
+  v1::RunRecord record_;                                                  // in its file
   absl::Status disk_;
   uint64_t last_run_ = 0;
   uint64_t last_instance_ = 0;
@@ -567,6 +699,9 @@ class VirtualCluster {
   uint64_t master_epoch_ = 1;
   bool ended_ = false;
   int losses_ = 0;
+  int checkpoints_ = 0;
+  bool exact_ = true;  // the job has not gone back
+  std::map<Sample, std::vector<Grant>> grants_;
   v1::JobStatus last_;
   std::vector<std::string> log_;
   mutable int more_than_once_ = 0;
