@@ -15,7 +15,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libgoogle-glog-dev nlohmann-json3-dev prometheus-cpp-dev libcpp-httplib-dev
   libdnnl-dev libhdf5-dev libjpeg62-turbo-dev zlib1g-dev libssl-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev
   python3-grpcio python3-protobuf python3-numpy
   openssl ca-certificates iproute2 patchelf
   clang-format-14 shellcheck

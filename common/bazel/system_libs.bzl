@@ -14,7 +14,6 @@ _LIBRARIES = {
         "absl_strings",
         "absl_time",
     ], "libabsl-dev"),
-    "benchmark": (["benchmark"], "libbenchmark-dev"),
     "crypto": (["libcrypto"], "libssl-dev"),
     "glog": (["libglog"], "libgoogle-glog-dev"),
     "gmock": (["gmock"], "libgmock-dev"),

@@ -22,7 +22,7 @@ BATCH = 128
 LEARNING_RATE = 0.001
 WARM_UP = 10  # steps
 SAMPLES = 60000  # in the training set, for the job
-MLP_BATCHES = 50  # in memory, as peers_torch.py has
+MLP_BATCHES = 50  # in memory
 EMPTY_TENSORS, EMPTY_PARAMETERS = 161, 25_600_000
 
 

@@ -1,36 +1,20 @@
-// Measures the speed of encoding and decoding: see kUsage.
+// Measures the speed of encoding and decoding: see the usage.
+#include <glog/logging.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/random.h"
-#include "common/base/text.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
-#include "common/program/command_line.h"
-#include "glog/logging.h"
-#include "tests/benchmarks/report.h"
+#include "tests/benchmarks/benchmark.h"
 
 namespace catchment {
 namespace {
-
-constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:codecs -- [flags]
-
-Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding
-what is pushed (with the residual of error feedback), decoding what came in pieces of 16 KiB, the check for
-NaN and infinity included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and
-written together. Figures are medians over the rounds, of the thread's processor time. "memory": 64 MiB of
-values, one block after the other. "cache": one block of 64 KiB again and again.
-
-GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for encoding with error
-feedback 8 more for the residual.
-)";
 
 constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default
 constexpr size_t kPiece = 16 << 10;
@@ -72,7 +56,7 @@ struct Memory {
   std::vector<char> payloads;  // 4 bytes a value: TOP_K of at most a half
 };
 
-using Pass = std::function<void(int64_t begin, int64_t n)>;
+using BlockPass = std::function<void(int64_t begin, int64_t n)>;
 
 double ProcessorNanoseconds() {
   timespec time;
@@ -81,7 +65,7 @@ double ProcessorNanoseconds() {
 }
 
 // Nanoseconds a value.
-double Time(const Memory& memory, const Pass& pass) {
+double Time(const Memory& memory, const BlockPass& pass) {
   const double start = ProcessorNanoseconds();
   for (int64_t done = 0; done < kPerMeasurement; done += memory.n()) {
     for (int64_t begin = 0; begin < memory.n(); begin += kBlock) {
@@ -91,8 +75,8 @@ double Time(const Memory& memory, const Pass& pass) {
   return (ProcessorNanoseconds() - start) / kPerMeasurement;
 }
 
-// Copies `bytes` of each block.
-Pass Memcpy(const void* from, void* to, double bytes_per_value) {
+// Copies `bytes_per_value` of each block.
+BlockPass Memcpy(const void* from, void* to, double bytes_per_value) {
   const auto bytes = [bytes_per_value](int64_t values) {
     return static_cast<size_t>(bytes_per_value * values);
   };
@@ -137,90 +121,81 @@ class Subject {
   std::vector<absl::string_view> pieces_;
 };
 
-struct Options {
-  int rounds = 9;
-  std::string json;
-};
-
-// One direction of a case, and memcpy between the same vectors.
-struct Way {
-  std::string codec;
-  const char* direction;
-  double payload;  // bytes a value
-  double bytes;    // read and written, a value
-  Pass pass;
-  const void* from;
-  void* to;
-};
-
-nlohmann::ordered_json Measure(const Way& way, const Memory& memory, int rounds) {
-  const double copied = std::min(way.bytes / 2, 4.0);
-  const Pass copy = Memcpy(way.from, way.to, copied);
-  std::vector<double> rates, copies;
-  for (int round = 0; round < rounds; ++round) {
-    copies.push_back(2 * copied / Time(memory, copy));
-    rates.push_back(way.bytes / Time(memory, way.pass));
+class Codecs final : public Benchmark {
+ public:
+  Codecs() {
+    for (const Case& c : Cases()) codecs_.push_back(c.name);
   }
-  const double rate = Median(rates), copy_rate = Median(copies);
-  return {{"codec", way.codec},
-          {"direction", way.direction},
-          {"from", memory.n() > kBlock ? "memory" : "cache"},
-          {"payload_bytes_per_value", way.payload},
-          {"ns_per_value", way.bytes / rate},
-          {"gb_per_s", rate},
-          {"memcpy_gb_per_s", copy_rate},
-          {"ratio_to_memcpy", rate / copy_rate}};
-}
 
-void MeasureBothWays(const Case& c, int rounds, Memory* memory, std::vector<nlohmann::ordered_json>* rows) {
-  Subject subject(c, memory);
-  const double payload = static_cast<double>(subject.codec().PayloadBytes(kBlock)) / kBlock;
-  const double residual = HasErrorFeedback(c.compression.push()) ? 8 : 0;
-  // Decoding comes after, and finds what encoding has left.
-  rows->push_back(Measure({c.name, "encode", payload, 4 + payload + residual,
-                           [&](int64_t begin, int64_t n) { subject.Encode(begin, n); },
-                           memory->gradient.data(), memory->payloads.data()},
-                          *memory, rounds));
-  rows->push_back(Measure(
-      {c.name, "decode", payload, 4 + payload, [&](int64_t begin, int64_t n) { subject.Decode(begin, n); },
-       memory->payloads.data(), memory->decoded.data()},
-      *memory, rounds));
-}
+  void AddFlags(FlagSet* flags) override {
+    AddNames(flags, "codec", &codecs_, "Only these codecs.");
+    flags->AddInt("rounds", "N", 1, &rounds_, "Measurements of each figure. Default 9.");
+  }
 
-std::string Print(const std::vector<nlohmann::ordered_json>& rows) {
-  Table table;
-  table.Add(
-      {"codec", "direction", "from", "payload bytes a value", "ns a value", "GB/s", "memcpy", "of memcpy"});
-  for (const auto& row : rows) {
-    const auto number = [&](const char* key, int decimals) {
-      return absl::StrFormat("%.*f", decimals, row[key].get<double>());
+  absl::Status Run(const std::string&, std::vector<Row>* rows) override {
+    for (const int64_t n : {kInMemory, kInCache}) {
+      Memory memory(n);
+      for (const Case& c : Cases()) {
+        if (std::find(codecs_.begin(), codecs_.end(), c.name) != codecs_.end())
+          MeasureBothWays(c, &memory, rows);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void MeasureBothWays(const Case& c, Memory* memory, std::vector<Row>* rows) {
+    Subject subject(c, memory);
+    const double payload = static_cast<double>(subject.codec().PayloadBytes(kBlock)) / kBlock;
+    const double residual = HasErrorFeedback(c.compression.push()) ? 8 : 0;
+    const auto measure = [&](const char* direction, double bytes, const void* from, void* to,
+                             const BlockPass& pass) {
+      const double copied = std::min(bytes / 2, 4.0);
+      const BlockPass copy = Memcpy(from, to, copied);
+      const auto rates = InTurns(rounds_, {[&] { return 2 * copied / Time(*memory, copy); },
+                                           [&] { return bytes / Time(*memory, pass); }});
+      const double copy_rate = Median(rates[0]), rate = Median(rates[1]);
+      rows->push_back({{"codec", c.name},
+                       {"direction", direction},
+                       {"from", memory->n() > kBlock ? "memory" : "cache"},
+                       {"payload_bytes_per_value", payload},
+                       {"ns_per_value", bytes / rate},
+                       {"gb_per_s", rate},
+                       {"memcpy_gb_per_s", copy_rate},
+                       {"ratio_to_memcpy", rate / copy_rate}});
     };
-    table.Add({row["codec"], row["direction"], row["from"], number("payload_bytes_per_value", 3),
-               number("ns_per_value", 3), number("gb_per_s", 1), number("memcpy_gb_per_s", 1),
-               number("ratio_to_memcpy", 2)});
+    // Decoding comes after, and finds what encoding has left.
+    measure("encode", 4 + payload + residual, memory->gradient.data(), memory->payloads.data(),
+            [&](int64_t begin, int64_t n) { subject.Encode(begin, n); });
+    measure("decode", 4 + payload, memory->payloads.data(), memory->decoded.data(),
+            [&](int64_t begin, int64_t n) { subject.Decode(begin, n); });
   }
-  return table.Print(0);
-}
 
-absl::Status Run(const Options& options) {
-  std::vector<nlohmann::ordered_json> rows;
-  for (const int64_t n : {kInMemory, kInCache}) {
-    Memory memory(n);
-    for (const Case& c : Cases()) MeasureBothWays(c, options.rounds, &memory, &rows);
-  }
-  std::cout << Print(rows);
-  return WriteRows(rows, options.json);
-}
-
-int Main(const std::vector<std::string>& args) {
-  Options options;
-  FlagSet flags;
-  flags.AddString("json", "FILE", &options.json, "Writes the rows there, a list of objects.");
-  flags.AddInt("rounds", "N", 1, &options.rounds, "Measurements of each figure. Default 9.");
-  return RunBenchmark("codecs", kUsage, flags, args, [&] { return Run(options); });
-}
+  std::vector<std::string> codecs_;
+  int rounds_ = 9;
+};
 
 }  // namespace
-}  // namespace catchment
 
-int main(int argc, char** argv) { return catchment::Main({argv + 1, argv + argc}); }
+const BenchmarkKind kCodecs = {
+    "codecs",
+    R"(Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding
+what is pushed (with the residual of error feedback), decoding what came in pieces of 16 KiB, the check for
+NaN and infinity included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and
+written together. Figures are medians over the rounds, of the thread's processor time. "memory": 64 MiB of
+values, one block after the other. "cache": one block of 64 KiB again and again.
+
+GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for encoding with error
+feedback 8 more for the residual.
+)",
+    {{"codec", "codec"},
+     {"direction", "direction"},
+     {"from", "from"},
+     {"payload bytes a value", "payload_bytes_per_value", 3},
+     {"ns a value", "ns_per_value", 3},
+     {"GB/s", "gb_per_s", 1},
+     {"memcpy", "memcpy_gb_per_s", 1},
+     {"of memcpy", "ratio_to_memcpy", 2}},
+    MakeBenchmark<Codecs>};
+
+}  // namespace catchment

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
@@ -70,9 +71,7 @@ absl::Status SimulatedServers::Register(const v1::Job& job, const std::string& m
     request.set_protocol_version(kProtocolVersion);
     request.set_build(BuildVersion());
     v1::RegisterServerReply reply;
-    const absl::Status status =
-        FromGrpc(stub->RegisterServer(DeadlineContext(kCallSeconds).get(), request, &reply));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(FromGrpc(stub->RegisterServer(DeadlineContext(kCallSeconds).get(), request, &reply)));
   }
   return absl::OkStatus();
 }
@@ -81,15 +80,14 @@ absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint6
   const size_t pushes = std::min(hosts_.size(), kShardsPerStep);
   for (size_t i = 0; i < pushes; ++i) {
     const size_t server = (step * pushes + i) % hosts_.size();
-    if (absl::Status status = PushTo(server, worker, incarnation, step); !status.ok()) return status;
+    RETURN_IF_ERROR(PushTo(server, worker, incarnation, step));
   }
   return absl::OkStatus();
 }
 
 absl::Status SimulatedServers::Flush(uint64_t run_id, const v1::RegisterReply& worker, uint64_t step) {
   for (size_t server = 0; server < hosts_.size(); ++server) {
-    if (absl::Status status = PushTo(server, worker.worker(), worker.incarnation(), step); !status.ok())
-      return status;
+    RETURN_IF_ERROR(PushTo(server, worker.worker(), worker.incarnation(), step));
   }
   return PushToMaster(run_id, worker, step);
 }
@@ -133,11 +131,10 @@ absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t i
   const std::vector<float> gradient(shard.block_range(0).size(), 1e-6f);
   const absl::string_view bytes(reinterpret_cast<const char*>(gradient.data()),
                                 gradient.size() * sizeof(float));
-  absl::Status status =
-      shard.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), header.scale, &request.contribution);
+  RETURN_IF_ERROR(
+      shard.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), header.scale, &request.contribution));
   std::vector<Answer> answers;
-  if (status.ok()) status = shard.Handle(std::move(request), clock_.Now(), &answers);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(shard.Handle(std::move(request), clock_.Now(), &answers));
   Deliver(&answers);
   last.version = sink->version;
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/net/rpc.h"
 #include "common/wire/protocol.h"
@@ -243,7 +244,7 @@ SimulatedWorkers::~SimulatedWorkers() {
 absl::Status SimulatedWorkers::Start() {
   for (int i = 0; i < options_.workers; ++i) {
     workers_.push_back(std::make_unique<Worker>(this, i));
-    if (absl::Status status = workers_.back()->Start(); !status.ok()) return status;
+    RETURN_IF_ERROR(workers_.back()->Start());
   }
   return absl::OkStatus();
 }

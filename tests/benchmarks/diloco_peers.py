@@ -1,12 +1,9 @@
 """DiLoCo by Catchment and by torchft, on the same model, data and machine, undisturbed and with a replica
 that is killed.
 
-    python3 tests/benchmarks/diloco_peers.py --python=PYTHON --json=FILE
-    [--systems=catchment,...] [--steps=400]
-
-PYTHON is an interpreter with PyTorch and, for torchft, with torchft 0.2. Needs the programs in bazel-bin. Two
-replicas train the GPT of examples/python/tiny_gpt_diloco.py, smaller,
-with AdamW and an exchange every 20 steps:
+--python is an interpreter with PyTorch and, for torchft, with torchft 0.2. Logs are kept in --keep. Two
+replicas train the GPT of examples/python/tiny_gpt_diloco.py, smaller, with AdamW and an exchange every 20
+steps:
 
     catchment             one server, the preset diloco, join(optimizer=...)
     catchment_decoupled   the same with decoupled_diloco: 20 fragments, an overlap of two steps
@@ -22,7 +19,6 @@ optimizer take beyond their median, the waiting included), longest_step (of repl
 fault), and steps (of both replicas).
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -35,11 +31,12 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..", "..")
+import jobs
+
 SYSTEMS = ("catchment", "catchment_decoupled", "torchft")
 SHAPE = dict(context=64, width=96, heads=4, layers=3)
 BATCH, LOCAL_STEPS, REPLICAS, LEARNING_RATE = 16, 20, 2, 1e-3
+FLAGS = dict(systems=SYSTEMS, steps=400, keep="")
 GONE_SECONDS = 3
 PATIENCE = 900
 
@@ -63,7 +60,7 @@ class Steps:
 
 def make():
     """Returns tiny_gpt_diloco, the training and the test set, the model, and AdamW for it."""
-    sys.path[:0] = [os.path.join(ROOT, "examples/python"), os.path.join(ROOT, "python")]
+    sys.path[:0] = [os.path.join(jobs.ROOT, "examples/python"), os.path.join(jobs.ROOT, "python")]
     import torch
 
     import tiny_gpt_diloco as tiny
@@ -178,7 +175,7 @@ class Run:
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         self.noted, self.of_seconds = None, []
-        own = [os.path.join(ROOT, "python"), os.path.join(ROOT, "examples/python")]
+        own = [os.path.join(jobs.ROOT, "python"), os.path.join(jobs.ROOT, "examples/python")]
         self.environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(own))
 
     def start(self, name, *command, **environment):
@@ -213,7 +210,7 @@ class Run:
         contribution = f"local_steps: {LOCAL_STEPS}" + (f", fragments: {LOCAL_STEPS}" if decoupled else "")
         job = os.path.join(self.directory, "job.textproto")
         command = [
-            os.path.join(ROOT, "bazel-bin/cli/catchment"),
+            jobs.program(self.arguments, "cli/catchment"),
             "validate",
             "--program=" + shlex.join(self.role("catchment")),
             f"--workers={REPLICAS}",
@@ -231,7 +228,7 @@ class Run:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment)
         self.start(
             "server",
-            os.path.join(ROOT, "bazel-bin/server/catchment_server"),
+            jobs.program(self.arguments, "server/catchment_server"),
             "--job=" + job,
             "--index=0",
             "--servers=" + self.address,
@@ -256,7 +253,7 @@ class Run:
             command = self.role("torchft", self.directory, str(index), rounds, "http://" + self.address)
         else:
             command = [
-                os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
+                jobs.program(self.arguments, "worker/catchment_worker"),
                 "--master=" + self.address,
                 "--program=" + shlex.join(self.role("catchment", self.directory)),
             ]
@@ -284,7 +281,7 @@ class Run:
         if self.system != "torchft":
             self.start(
                 "evaluator",
-                os.path.join(ROOT, "bazel-bin/worker/catchment_worker"),
+                jobs.program(self.arguments, "worker/catchment_worker"),
                 "--role=evaluator",
                 "--master=" + self.address,
                 "--program=" + shlex.join(self.role("catchment", self.directory)),
@@ -337,41 +334,21 @@ def loopback_bytes():
         return int(file.read().partition("lo:")[2].split()[0])
 
 
-def launch():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--json", required=True)
-    parser.add_argument("--systems", default=",".join(SYSTEMS))
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--keep", help="a directory for the logs")
-    arguments = parser.parse_args()
+def run(args):
     if os.geteuid() == 0 and os.environ.get("OWN_LOOPBACK") is None:
         os.environ["OWN_LOOPBACK"] = "1"
-        os.execvp("unshare", ["unshare", "--net", sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+        os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
     if os.environ.get("OWN_LOOPBACK"):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes of a run are ended
-    rows = []
-    for system in arguments.systems.split(","):
+    for system in args.systems:
         for fault in (False, True):
             with tempfile.TemporaryDirectory() as scratch:
-                directory = os.path.join(arguments.keep or scratch, f"{system}{'-fault' if fault else ''}")
+                directory = os.path.join(args.keep or scratch, f"{system}{'-fault' if fault else ''}")
                 os.makedirs(directory)
-                run = Run(arguments, system, directory)
-                try:
-                    rows.append(run.measure(fault))
-                finally:
-                    run.close()
-            print(json.dumps(rows[-1]), flush=True)
-    with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump(rows, file, indent=1)
+                with contextlib.closing(Run(args, system, directory)) as processes:
+                    yield processes.measure(fault)
 
 
 if __name__ == "__main__":
-    role, words = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    if role == "catchment":
-        replica_of_catchment(*words)
-    elif role == "torchft":
-        replica_of_torchft(*words)
-    else:
-        launch()
+    dict(catchment=replica_of_catchment, torchft=replica_of_torchft)[sys.argv[1]](*sys.argv[2:])

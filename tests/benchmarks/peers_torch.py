@@ -16,22 +16,10 @@ from torch import nn
 from torch.distributed import rpc
 from torch.multiprocessing import spawn
 
+from attached_program import ddp_steps_per_second, make_model
+
 LEARNING_RATE = 0.01
 WARM_UP = 20  # steps
-BATCHES = 50  # minibatches in memory
-
-
-def make_model():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
-    )
-
-
-def make_batches(batch):
-    x, y = torch.randn(BATCHES * batch, 784), torch.randint(10, (BATCHES * batch,))
-    return list(zip(x.split(batch), y.split(batch)))
 
 
 def write_result(directory, rank, speed):
@@ -39,46 +27,26 @@ def write_result(directory, rank, speed):
         file.write(str(speed))
 
 
-# ------------------------------------------------------------------------------------ DistributedDataParallel
+def make_mlp():
+    """Returns the model and its minibatches."""
+    torch.set_num_threads(1)
+    return make_model("mnist_mlp")
 
 
 def run_ddp(rank, workers, seconds, batch, directory):
-    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=workers)
-    model = nn.parallel.DistributedDataParallel(make_model(), gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    batches = make_batches(batch)
-
-    def run_steps(count):
-        start = time.monotonic()
-        for step in range(count):
-            x, y = batches[step % len(batches)]
-            optimizer.zero_grad(set_to_none=True)
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-        return time.monotonic() - start
-
-    run_steps(WARM_UP)
-    # All ranks take as many steps as fill the time of the first.
-    steps = torch.tensor([WARM_UP * seconds / run_steps(WARM_UP)])
-    dist.broadcast(steps, 0)
-    count = max(1, int(steps.item()))
-    dist.barrier()
-    write_result(directory, rank, count * batch / run_steps(count))
-    dist.destroy_process_group()
-
-
-# ------------------------------------------------------------------------------------------- parameter server
+    steps = ddp_steps_per_second(*make_mlp(), seconds, rank, workers, directory)
+    write_result(directory, rank, steps * batch)
 
 
 class ParameterServer:
-    """The weights as one flat tensor; each call applies one worker's gradient and
-    answers with the weights."""
+    """The weights as one flat tensor; each call applies one worker's gradient and answers with the
+    weights."""
 
     instance = None
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.weights = nn.utils.parameters_to_vector(make_model().parameters()).detach()
+        self.weights = nn.utils.parameters_to_vector(make_mlp()[0].parameters()).detach()
 
     @staticmethod
     @rpc.functions.async_execution
@@ -95,7 +63,7 @@ class FlatModel:
     """A model whose parameters and gradients are views of two flat tensors."""
 
     def __init__(self):
-        self.model = make_model()
+        self.model, self.batches = make_mlp()
         self.weights = nn.utils.parameters_to_vector(self.model.parameters()).detach().clone()
         self.gradient = torch.zeros_like(self.weights)
         at = 0
@@ -108,7 +76,6 @@ class FlatModel:
 
 def run_rpc(rank, workers, seconds, batch, directory):
     if rank == workers:
-        make_model()
         ParameterServer.instance = ParameterServer()
     options = rpc.TensorPipeRpcBackendOptions(
         num_worker_threads=max(2, workers), init_method=f"file://{directory}/store"
@@ -121,10 +88,10 @@ def run_rpc(rank, workers, seconds, batch, directory):
 
 
 def run_rpc_worker(workers, seconds, batch, directory):
-    flat, batches = FlatModel(), make_batches(batch)
+    flat = FlatModel()
 
     def run_step(step):
-        x, y = batches[step % len(batches)]
+        x, y = flat.batches[step % len(flat.batches)]
         flat.gradient.zero_()
         nn.functional.cross_entropy(flat.model(x), y).backward()
         flat.weights.copy_(rpc.rpc_sync("server", ParameterServer.exchange, args=(flat.gradient,)))

@@ -1,16 +1,8 @@
 #!/usr/bin/env bash
-# Benchmarks that no other test runs are built, start and say how they are used.
+# Programs for measurements that no other test runs are built, start and say how they are used.
 set -euo pipefail
 source tests/deploy/check.sh
 
-for name in checkpoint codecs wire; do
-  run "tests/benchmarks/$name" --help
-  expect_status 0
-  expect_output "bazel run -c opt //tests/benchmarks:$name"
-done
-run tests/benchmarks/network/network_benchmark --benchmark_list_tests
-expect_status 0
-expect_output "Train/mlp/128/1"
 for name in train_alone train_speed; do
   run "tests/benchmarks/network/$name"
   expect_output "usage: $name"

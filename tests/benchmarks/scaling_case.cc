@@ -1,11 +1,9 @@
 #include "tests/benchmarks/scaling_case.h"
 
 #include <algorithm>
+#include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/base/text.h"
 #include "common/job/model_shapes.h"
 #include "glog/logging.h"
@@ -13,47 +11,12 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kMaxParameters = 1'000'000'000;
-constexpr int64_t kMaxMembers = 1000;
-constexpr int64_t kMaxStepMs = 600'000;
-
 // A program with its libraries and gRPC's buffers.
 constexpr int64_t kProcessBytes = 20 << 20;
 
 double UsualStepMs(int64_t parameters) {
   if (parameters <= 100'000) return 100;
   return parameters <= 3'000'000 ? 1000 : 5000;
-}
-
-// Flags may be repeated, and hold several values with commas between them.
-std::vector<std::string> Values(const std::vector<std::string>& flags, std::vector<std::string> defaults) {
-  std::vector<std::string> values = absl::StrSplit(absl::StrJoin(flags, ","), ',', absl::SkipEmpty());
-  return values.empty() ? defaults : values;
-}
-
-absl::StatusOr<std::vector<int64_t>> Numbers(const std::string& flag, const std::vector<std::string>& texts,
-                                             int64_t most) {
-  std::vector<int64_t> numbers;
-  for (const std::string& text : texts) {
-    int64_t number = 0;
-    if (!absl::SimpleAtoi(text, &number) || number < 1 || number > most) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--", flag, "=", text, ": takes whole numbers from 1 to ", most, ", with commas between"));
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
-absl::Status CheckPresets(const std::vector<std::string>& presets) {
-  static const std::vector<std::string>* const kKnown =
-      new std::vector<std::string>{"sync", "downpour", "easgd"};
-  for (const std::string& preset : presets) {
-    if (std::find(kKnown->begin(), kKnown->end(), preset) != kKnown->end()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--presets=", preset, ": there are ", absl::StrJoin(*kKnown, ", ")));
-  }
-  return absl::OkStatus();
 }
 
 // Returns the fraction of the parameters in the first layer of the synthetic model.
@@ -72,27 +35,14 @@ std::string ScalingCase::Describe() const {
                       Plural(workers, "worker"));
 }
 
-absl::StatusOr<std::vector<ScalingCase>> ChooseScalingCases(const ScalingChoice& choice) {
-  const std::vector<std::string> presets = Values(choice.presets, {"sync", "downpour", "easgd"});
-  if (absl::Status status = CheckPresets(presets); !status.ok()) return status;
-  const auto parameters =
-      Numbers("parameters", Values(choice.parameters, {"14000", "1200000", "11000000"}), kMaxParameters);
-  if (!parameters.ok()) return parameters.status();
-  auto workers =
-      Numbers("workers", Values(choice.workers, {"1", "2", "4", "8", "16", "32", "60"}), kMaxMembers);
-  if (!workers.ok()) return workers.status();
-  const auto steps = Numbers("step_ms", Values(choice.step_ms, {}), kMaxStepMs);
-  if (!steps.ok()) return steps.status();
-  if (steps->size() > 1) return absl::InvalidArgumentError("--step_ms takes one number, for all sizes");
-  workers->push_back(1);
-  std::sort(workers->begin(), workers->end());
-  workers->erase(std::unique(workers->begin(), workers->end()), workers->end());
-
+std::vector<ScalingCase> MakeScalingCases(const ScalingChoice& choice) {
+  std::set<int64_t> workers(choice.workers.begin(), choice.workers.end());
+  workers.insert(1);
   std::vector<ScalingCase> cases;
-  for (const int64_t size : *parameters) {
-    const double step_ms = steps->empty() ? UsualStepMs(size) : static_cast<double>(steps->front());
-    for (const std::string& preset : presets) {
-      for (const int64_t count : *workers) cases.push_back({preset, size, step_ms, static_cast<int>(count)});
+  for (const int64_t size : choice.parameters) {
+    const double step_ms = choice.step_ms > 0 ? choice.step_ms : UsualStepMs(size);
+    for (const std::string& preset : choice.presets) {
+      for (const int64_t count : workers) cases.push_back({preset, size, step_ms, static_cast<int>(count)});
     }
   }
   return cases;

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace catchment {
 
 struct ScalingCase {
@@ -23,17 +21,16 @@ struct ScalingCase {
   std::string Describe() const;
 };
 
-// The cases requested on the command line; an empty list means the default one.
 struct ScalingChoice {
-  std::vector<std::string> presets;
-  std::vector<std::string> parameters;
-  std::vector<std::string> workers;
-  std::vector<std::string> step_ms;  // none: by the size, 100 ms, 1 s or 5 s; or one for all sizes
+  std::vector<std::string> presets = {"sync", "downpour", "easgd"};
+  std::vector<int64_t> parameters = {14'000, 1'200'000, 11'000'000};
+  std::vector<int64_t> workers = {1, 2, 4, 8, 16, 32, 60};
+  int step_ms = 0;  // of all sizes; 0: by the size, 100 ms, 1 s or 5 s
 };
 
-// In the order in which they run. Each preset and size begins with one worker, asked for or not: efficiency
-// is against it. InvalidArgument names the flag and what it takes.
-absl::StatusOr<std::vector<ScalingCase>> ChooseScalingCases(const ScalingChoice& choice);
+// Returns the cases in the order in which they run. Each preset and size begins with one worker, asked for or
+// not: efficiency is against it.
+std::vector<ScalingCase> MakeScalingCases(const ScalingChoice& choice);
 
 // The job as a file has it: it goes on for ever, and keeps no checkpoints. EASGD exchanges in every step, so
 // that an exchange counts like a push.

@@ -9,65 +9,34 @@ namespace catchment {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<std::string> Described(const ScalingChoice& choice) {
-  const auto cases = ChooseScalingCases(choice);
-  EXPECT_TRUE(cases.ok()) << cases.status();
   std::vector<std::string> described;
-  for (const ScalingCase& c : *cases) described.push_back(c.Describe());
+  for (const ScalingCase& c : MakeScalingCases(choice)) described.push_back(c.Describe());
   return described;
 }
 
-std::string Error(const ScalingChoice& choice) {
-  const auto cases = ChooseScalingCases(choice);
-  EXPECT_FALSE(cases.ok());
-  return std::string(cases.status().message());
-}
-
-TEST(ChooseScalingCases, WithoutFlagsTakesThreeSizesThreePresetsAndUpToSixtyWorkers) {
+TEST(MakeScalingCases, WithoutAChoiceAreThreeSizesThreePresetsAndUpToSixtyWorkers) {
   const std::vector<std::string> described = Described({});
   EXPECT_EQ(described.size(), 3u * 3 * 7);
   EXPECT_EQ(described.front(), "sync, 14,000 parameters, 100 ms, 1 worker");
   EXPECT_EQ(described.back(), "easgd, 11,000,000 parameters, 5000 ms, 60 workers");
 }
 
-TEST(ChooseScalingCases, EachGroupBeginsWithOneWorkerAskedForOrNot) {
-  ScalingChoice choice;
-  choice.presets = {"downpour"};
-  choice.parameters = {"1200000,14000"};
-  choice.workers = {"60,2", "2"};
+TEST(MakeScalingCases, EachGroupBeginsWithOneWorkerAskedForOrNot) {
+  ScalingChoice choice{{"downpour"}, {1'200'000, 14'000}, {60, 2, 2}};
   EXPECT_THAT(Described(choice), ElementsAre("downpour, 1,200,000 parameters, 1000 ms, 1 worker",
                                              "downpour, 1,200,000 parameters, 1000 ms, 2 workers",
                                              "downpour, 1,200,000 parameters, 1000 ms, 60 workers",
                                              "downpour, 14,000 parameters, 100 ms, 1 worker",
                                              "downpour, 14,000 parameters, 100 ms, 2 workers",
                                              "downpour, 14,000 parameters, 100 ms, 60 workers"));
-  choice.parameters = {"14000"};
-  choice.workers = {"1"};
-  choice.step_ms = {"7"};
+  choice = {{"downpour"}, {14'000}, {1}, 7};
   EXPECT_THAT(Described(choice), ElementsAre("downpour, 14,000 parameters, 7 ms, 1 worker"));
 }
 
-TEST(ChooseScalingCases, NamesTheFlagThatIsWrong) {
-  ScalingChoice choice;
-  choice.workers = {"1,0"};
-  EXPECT_EQ(Error(choice), "--workers=0: takes whole numbers from 1 to 1000, with commas between");
-  choice = {};
-  choice.parameters = {"14k"};
-  EXPECT_THAT(Error(choice), HasSubstr("--parameters=14k: takes whole numbers"));
-  choice = {};
-  choice.presets = {"sync,dwnpour"};
-  EXPECT_EQ(Error(choice), "--presets=dwnpour: there are sync, downpour, easgd");
-  choice = {};
-  choice.step_ms = {"1,2"};
-  EXPECT_THAT(Error(choice), HasSubstr("--step_ms takes one number"));
-}
-
 TEST(ScalingJobText, IsASoundJobThatNeverEnds) {
-  const auto cases = ChooseScalingCases({});
-  ASSERT_TRUE(cases.ok()) << cases.status();
-  for (const ScalingCase& c : *cases) {
+  for (const ScalingCase& c : MakeScalingCases({})) {
     v1::Job job;
     ASSERT_TRUE(ParseText(ScalingJobText(c), c.Describe(), "", &job).ok()) << ScalingJobText(c);
     const auto filled = FillDefaultsAndValidate(job);

@@ -11,8 +11,9 @@
 #include "cli/live/job_control.h"
 #include "cli/local/local_cluster.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "tests/benchmarks/process_usage.h"
+#include "tests/benchmarks/process.h"
 #include "tests/benchmarks/rate_meter.h"
 
 namespace catchment {
@@ -70,10 +71,9 @@ class Run {
   ~Run() { cluster_.SignalAll(SIGKILL); }
 
   absl::StatusOr<ScalingFigures> Measure() {
-    absl::Status status = Start();
-    if (status.ok()) status = AwaitWarmUp();
-    if (status.ok()) status = Watch();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Start());
+    RETURN_IF_ERROR(AwaitWarmUp());
+    RETURN_IF_ERROR(Watch());
     return figures_;
   }
 
@@ -97,10 +97,9 @@ class Run {
     std::filesystem::create_directories(Directory() + "/logs");
     std::ofstream(Directory() + "/job.textproto") << ScalingJobText(case_);
     started_ = clock_.Now();
-    if (absl::Status status = cluster_.Start(kListenSeconds, &signals_); !status.ok()) return status;
-    absl::StatusOr<JobControl> master = JobControl::Create(cluster_.master(), TlsFiles());
-    if (!master.ok()) return master.status();
-    master_.emplace(*std::move(master));
+    RETURN_IF_ERROR(cluster_.Start(kListenSeconds, &signals_));
+    ASSIGN_OR_RETURN(JobControl master, JobControl::Create(cluster_.master(), TlsFiles()));
+    master_.emplace(std::move(master));
     return absl::OkStatus();
   }
 
@@ -108,7 +107,7 @@ class Run {
     const auto workers = static_cast<uint64_t>(case_.workers);
     const double deadline = clock_.Now() + kPatience + 2 * WarmUpSteps(case_) * case_.step_seconds();
     do {
-      if (absl::Status status = Look(); !status.ok()) return status;
+      RETURN_IF_ERROR(Look());
       const uint64_t applied = status_.pushes_applied();
       if (figures_.start_seconds == 0 && applied >= workers) figures_.start_seconds = looked_ - started_;
       if (applied >= workers * WarmUpSteps(case_)) return absl::OkStatus();
@@ -125,7 +124,7 @@ class Run {
     const Usage before = UsageNow();
     const double deadline = clock_.Now() + kPatience + 10 * ExpectedSeconds(case_, setting_.seconds);
     while (!meter.enough()) {
-      if (absl::Status status = Look(); !status.ok()) return status;
+      RETURN_IF_ERROR(Look());
       if (status_.workers_size() < case_.workers) {
         return absl::UnavailableError(absl::StrCat("only ", status_.workers_size(), " workers are left"));
       }

@@ -1,8 +1,5 @@
 """Training samples per second of Catchment and of PyTorch: same models, same machine, in turns.
 
-    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...]
-    [--threads=1,2] [--seconds=5] [--rounds=5]
-
 Each round runs one program, then the other, for some seconds each, in separate processes; of all rounds the
 median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as
 well as we know: tcmalloc where it is installed; images in the order of its channels_last, where that is
@@ -11,10 +8,10 @@ OpenBLAS does not always choose for a processor that is newer than it. What was 
 rows of --json.
 
 --isa=avx2 limits both programs to AVX2: oneDNN in both, and PyTorch's own kernels, MKL and OpenBLAS.
---isa=native lifts such limits. Every row names its instruction set.
+--isa=native lifts such limits. Every row names its instruction set. --python is an interpreter with
+PyTorch.
 """
 
-import argparse
 import ctypes.util
 import json
 import os
@@ -23,7 +20,8 @@ import subprocess
 import sys
 import time
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import jobs
+
 BATCH = 128
 IMAGES = ("mnist_cnn", "resnet20")
 # The variables that limit oneDNN (by either name), PyTorch's own kernels and MKL.
@@ -34,12 +32,13 @@ AVX2 = dict(
     MKL_ENABLE_INSTRUCTIONS="AVX2",
 )
 JOBS = dict(mnist_cnn="mnist_cnn", mnist_mlp="mnist_mlp", hep_lstm="hep_lstm", resnet20="resnet20_cifar10")
+FLAGS = dict(isa="native", models=tuple(JOBS), threads=(1, 2), seconds=5.0, rounds=5)
 
 
 def pytorch_model(name):
     from torch import nn
 
-    sys.path.insert(0, os.path.join(ROOT, "tests", "worker", "model", "golden"))
+    sys.path.insert(0, os.path.join(jobs.ROOT, "tests", "worker", "model", "golden"))
     import make_golden
 
     if name == "mnist_cnn":
@@ -131,7 +130,8 @@ def environment(isa):
 class PyTorch:
     """Runs PyTorch here."""
 
-    def __init__(self, isa):
+    def __init__(self, python, isa):
+        self.python = python
         self.env = environment(isa)
         malloc = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
         if malloc:
@@ -144,7 +144,7 @@ class PyTorch:
         self.channels_last = {}
 
     def output(self, arguments, env):
-        command = [sys.executable, os.path.abspath(__file__), *arguments]
+        command = [self.python, os.path.abspath(__file__), *arguments]
         return subprocess.run(command, env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
 
     def choose_kernels(self):
@@ -169,12 +169,12 @@ class PyTorch:
         if model not in IMAGES:
             return self.run(model, threads, seconds, False)
         if model not in self.channels_last:
-            self.channels_last[model] = self.run(model, "1", 2, True) > self.run(model, "1", 2, False)
+            self.channels_last[model] = self.run(model, 1, 2, True) > self.run(model, 1, 2, False)
         return self.run(model, threads, seconds, self.channels_last[model])
 
     def run(self, model, threads, seconds, channels_last):
         return float(
-            self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))], self.env)
+            self.output(["--pytorch", model, str(threads), str(seconds), str(int(channels_last))], self.env)
         )
 
     def describe(self, model):
@@ -192,58 +192,33 @@ class PyTorch:
         )
 
 
-def build_ours():
-    """Builds our program and returns its path."""
-    subprocess.run(["bazel", "build", "//tests/benchmarks/network:train_speed"], cwd=ROOT, check=True)
-    bin_folder = subprocess.run(
-        ["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE
-    )
-    return os.path.join(bin_folder.stdout.strip(), "tests", "benchmarks", "network", "train_speed")
-
-
-def main():
-    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS)
-    parser.add_argument("--json")
-    parser.add_argument("--isa", choices=["avx2", "native"], default="native")
-    parser.add_argument("--models", default=",".join(JOBS))
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    unknown = set(args.models.split(",")) - set(JOBS)
-    if unknown:
-        parser.error(f"--models: {', '.join(sorted(unknown))}: known are {', '.join(JOBS)}")
-    train_speed, env = build_ours(), environment(args.isa)
-    rows, pytorch = [], PyTorch(args.isa)
-    for threads in args.threads.split(","):
-        for model in args.models.split(","):
-            job = os.path.join(ROOT, "examples", JOBS[model] + ".textproto")
-            ours = [train_speed, job, str(BATCH), threads, str(args.seconds)]
-            speeds = ([], [])
-            for _ in range(args.rounds):
-                result = subprocess.run(ours, env=env, check=True, text=True, stdout=subprocess.PIPE)
-                speeds[0].append(float(result.stdout))
-                speeds[1].append(pytorch.speed(model, threads, args.seconds))
-            our, their = (statistics.median(s) for s in speeds)
-            rows.append(
-                dict(
-                    model=model,
-                    isa=args.isa,
-                    threads=int(threads),
-                    samples_per_s=round(our, 1),
-                    pytorch_samples_per_s=round(their, 1),
-                    ratio=round(our / their, 3),
-                    pytorch=pytorch.describe(model),
-                )
+def run(args):
+    if args.isa not in ("native", "avx2"):
+        sys.exit(f"--isa={args.isa}: known are native, avx2")
+    env, pytorch = environment(args.isa), PyTorch(args.python, args.isa)
+    for threads in args.threads:
+        for model in args.models:
+            ours = [
+                jobs.program(args, "tests/benchmarks/network/train_speed"),
+                os.path.join(jobs.ROOT, "examples", JOBS[model] + ".textproto"),
+                str(BATCH),
+                str(threads),
+                str(args.seconds),
+            ]
+            speeds = [
+                (float(jobs.run_group(ours, env=env)), pytorch.speed(model, threads, args.seconds))
+                for _ in range(args.rounds)
+            ]
+            our, their = map(statistics.median, zip(*speeds))
+            yield dict(
+                model=model,
+                isa=args.isa,
+                threads=threads,
+                samples_per_s=round(our, 1),
+                pytorch_samples_per_s=round(their, 1),
+                ratio=round(our / their, 3),
+                pytorch=pytorch.describe(model),
             )
-            print(
-                f"{model:10} {args.isa}, {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, "
-                f"ratio {our / their:.2f} ({rows[-1]['pytorch']})",
-                flush=True,
-            )
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(rows, file, indent=1)
 
 
 if __name__ == "__main__":
@@ -251,5 +226,3 @@ if __name__ == "__main__":
         run_pytorch(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5] == "1")
     elif sys.argv[1:2] == ["--describe"]:
         describe_pytorch()
-    else:
-        main()

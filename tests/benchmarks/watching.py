@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Measures what it costs to watch a job, in processor time of its server and its two workers.
-
-    watching.py {queries,trace,logs} [--bin=bazel-bin] [--pairs=20] [--samples=400000] [--times=20]
 
 The job is an MLP of 128 units with minibatches of 64, `downpour`, one thread a worker. A pair is a run
 without what is measured and one with it, in random order. The machine should do nothing else.
@@ -17,8 +14,6 @@ Prints each pair's ratio, and the mean and the median of the costs with the boot
 mean of a virtual machine depends on a few pairs, in which the host took processor time away.
 """
 
-import argparse
-import json
 import os
 import random
 import socket
@@ -28,6 +23,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+
+import jobs
 
 JOB = """
 model {
@@ -44,6 +41,7 @@ samples: %d
 workers: 2
 checkpoint { every_updates: 0 }
 """
+FLAGS = dict(what=("queries", "logs", "trace"), pairs=20, samples=400000, times=20.0)
 NORMAL = dict(status=1.0, metrics=1 / 15)  # a second
 
 
@@ -58,7 +56,10 @@ def free_ports(count):
 
 
 class Run:
-    """A server and two workers. flags: of all three."""
+    """A server and two workers. flags: of all three. times: how many times more often than normal it is
+    queried; 1 where it is not."""
+
+    times = metrics_times = 1
 
     def __init__(self, args, flags=(), metrics=False):
         self.args = args
@@ -92,7 +93,7 @@ class Run:
         more = ["--metrics_port=%d" % self.metrics_ports[index]] if metrics else []
         with open(os.path.join(self.directory, "%d.log" % index), "w") as log:
             return subprocess.Popen(
-                [os.path.join(self.args.bin, command[0]), *command[1:], *flags, *more], stdout=log, stderr=log
+                [jobs.program(self.args, command[0]), *command[1:], *flags, *more], stdout=log, stderr=log
             )
 
 
@@ -113,7 +114,7 @@ class Queries:
             self.answers[kind] += ask()
 
     def _status(self):
-        command = [os.path.join(self._args.bin, "cli/catchment"), "status", self._run.master, "--json"]
+        command = [jobs.program(self._args, "cli/catchment"), "status", self._run.master, "--json"]
         return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def _metrics(self, port):
@@ -150,57 +151,43 @@ def with_interval(mean, values):
     return "%.2f %% (%.2f to %.2f)" % (100 * mean(values), 100 * drawn[249], 100 * drawn[9749])
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("queries", "trace", "logs"))
-    parser.add_argument("--bin", default="bazel-bin")
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--samples", type=int, default=400000)
-    parser.add_argument("--times", type=float, default=20)
-    args = parser.parse_args()
+def run_watched(args, what):
+    if what == "queries":
+        return QueriedRun(args)
+    if what == "logs":
+        return Run(args, ["--log_format=json"])
+    with tempfile.TemporaryDirectory() as directory:
+        return Run(args, ["--trace=" + directory])
 
-    def watched():
-        if args.what == "queries":
-            return QueriedRun(args)
-        if args.what == "logs":
-            return Run(args, ["--log_format=json"])
-        with tempfile.TemporaryDirectory() as directory:
-            return Run(args, ["--trace=" + directory])
 
-    costs, plain_costs = [], []
-    for _ in range(args.pairs):
-        runs = {}
-        for kind in random.sample(("plain", "watched"), 2):
-            runs[kind] = Run(args) if kind == "plain" else watched()
-        cost = runs["watched"].cost / runs["plain"].cost - 1
-        # Metrics are asked for more often than status is, compared with the normal rates.
-        scaled = cost / runs["watched"].times if args.what == "queries" else cost
-        costs.append(scaled)
-        plain_costs.append(runs["plain"].cost)
+def run(args):
+    for what in args.what:
+        costs, plain_costs = [], []
+        for _ in range(args.pairs):
+            runs = {}
+            for kind in random.sample(("plain", "watched"), 2):
+                runs[kind] = Run(args) if kind == "plain" else run_watched(args, what)
+            plain, watched = runs["plain"], runs["watched"]
+            cost = watched.cost / plain.cost - 1
+            # Metrics are asked for more often than status is, compared with the normal rates.
+            costs.append(cost / watched.times)
+            plain_costs.append(plain.cost)
+            yield dict(
+                what=what,
+                plain=plain.cost,
+                watched=watched.cost,
+                ratio=round(1 + cost, 4),
+                seconds=round(plain.seconds, 1),
+                times=round(watched.times, 1),
+                metrics_times=round(watched.metrics_times, 1),
+            )
         print(
-            json.dumps(
-                dict(
-                    plain=runs["plain"].cost,
-                    watched=runs["watched"].cost,
-                    ratio=round(1 + cost, 4),
-                    seconds=round(runs["plain"].seconds, 1),
-                    times=round(getattr(runs["watched"], "times", 1), 1),
-                    metrics_times=round(getattr(runs["watched"], "metrics_times", 1), 1),
-                )
-            ),
-            flush=True,
+            "%s: mean %s, median %s of %.3g s, %d pairs"
+            % (
+                what,
+                with_interval(statistics.fmean, costs),
+                with_interval(statistics.median, costs),
+                statistics.fmean(plain_costs),
+                args.pairs,
+            )
         )
-    print(
-        "%s: mean %s, median %s of %.3g s, %d pairs"
-        % (
-            args.what,
-            with_interval(statistics.fmean, costs),
-            with_interval(statistics.median, costs),
-            statistics.fmean(plain_costs),
-            args.pairs,
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()

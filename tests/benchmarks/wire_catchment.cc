@@ -2,6 +2,7 @@
 #include <glog/logging.h>
 
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "server/edge/shard_service.h"
 #include "server/edge/standby_link.h"
 #include "server/edge/standby_service.h"
+#include "server/host/shard_host.h"
 #include "server/shard/run_claim.h"
 #include "tests/benchmarks/wire_peers.h"
 #include "worker/client/parameter_client.h"
@@ -22,15 +24,21 @@ namespace {
 constexpr uint64_t kRunId = 1;
 constexpr int64_t kBlockValues = 1 << 18;  // a job's default of 1 MiB
 
-v1::Job MakeJob() {
+v1::Job MakeJob(v1::Optimizer::Kind kind) {
   v1::Job job;
+  job.set_name("wire");
+  job.set_batch_size(1);
   job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
   v1::AccruedGradient* const gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
   gradient->set_push_period(1);
   gradient->set_fetch_period(1);
-  job.mutable_optimizer()->set_kind(v1::Optimizer::SGD);
-  job.mutable_optimizer()->set_learning_rate(kLearningRate);
-  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+  v1::Optimizer* const optimizer = job.mutable_optimizer();
+  optimizer->set_kind(kind);
+  optimizer->set_learning_rate(kLearningRate);
+  optimizer->set_beta1(0.9f);
+  optimizer->set_beta2(0.999f);
+  optimizer->set_epsilon(1e-8f);
+  optimizer->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
   return job;
 }
 
@@ -42,46 +50,56 @@ class CatchmentServer final : public WireServer {
  public:
   explicit CatchmentServer(const PeerOptions& options)
       : layout_(MakeLayout(options.values)),
-        has_standby_(options.variant == "catchment_standby"),
-        shard_(MakeJob(), layout_, 0, Zeros(options.values), nullptr, /*keeps_values=*/false,
-               has_standby_ ? &log_ : nullptr),
-        service_("wire", layout_, &shard_, &claim_, [](const v1::ShardCommand&) { return v1::ShardReport(); },
+        has_standby_(options.standby),
+        host_(MakeJob(options.optimizer), layout_, 0, Zeros(options.values), options.checkpoints,
+              has_standby_ ? &log_ : nullptr),
+        service_("wire", layout_, host_.shard(), &claim_,
+                 [](const v1::ShardCommand&) { return v1::ShardReport(); },
                  {.log = has_standby_ ? &log_ : nullptr, .shared_memory = options.transport == "shm"}),
-        store_(MakeJob(), layout_, 0),
+        store_(MakeJob(options.optimizer), layout_, 0),
         standby_service_(&store_) {
-    v1::Run run;
-    run.set_id(kRunId);
-    CHECK(claim_.Claim(run).ok());
-    v1::ShardCommand command;
-    command.set_generation(1);
-    v1::Roster* const roster = command.add_rosters();
+    command_.set_generation(1);
+    command_.mutable_run()->set_id(kRunId);
+    CHECK(claim_.Claim(command_.run()).ok());
+    v1::Roster* const roster = command_.add_rosters();
     for (int w = 0; w < options.workers; ++w) {
       v1::Member* const member = roster->add_members();
       member->set_worker(w);
       member->set_incarnation(1);
     }
-    std::vector<Answer> answers;
-    shard_.SetRosters(command, /*now=*/0, &answers);
-    absl::StatusOr<Listener> listener =
-        Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
-                       *ServerCredentials(CertificateOf(options, "server")), {&service_}, {});
-    CHECK(listener.ok()) << listener.status();
-    listener_.emplace(*std::move(listener));
+    host_.Control(command_, clock_.Now());
+    listener_.emplace(
+        Listen(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0", options, &service_));
     if (has_standby_) StartStandby(options);
   }
+
   std::string address() const override {
     return std::string(absl::StripPrefix(listener_->address(), "unix:"));
   }
+  void SaveCheckpoint(uint64_t number) override {
+    command_.set_checkpoint(number);
+    command_.set_generation(1 + number);
+    while (true) {
+      const v1::ShardReport report = host_.Control(command_, clock_.Now());
+      CHECK(report.save_error().empty()) << report.save_error();
+      if (report.saved_size() > 0 && report.saved(report.saved_size() - 1).checkpoint() == number) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 
  private:
-  void StartStandby(const PeerOptions& options) {
-    absl::StatusOr<Listener> listener = Listener::Open(
-        "127.0.0.1:0", *ServerCredentials(CertificateOf(options, "server")), {&standby_service_}, {});
+  static Listener Listen(const std::string& address, const PeerOptions& options, CallService* service) {
+    absl::StatusOr<Listener> listener =
+        Listener::Open(address, *ServerCredentials(CertificateOf(options, "server")), {service}, {});
     CHECK(listener.ok()) << listener.status();
-    standby_listener_.emplace(*std::move(listener));
+    return *std::move(listener);
+  }
+
+  void StartStandby(const PeerOptions& options) {
+    standby_listener_.emplace(Listen("127.0.0.1:0", options, &standby_service_));
     store_.Join(kRunId, 1);
     link_.emplace(
-        &shard_, &layout_, &log_, service_.arena(), [this] { return listener_->threads(); },
+        host_.shard(), &layout_, &log_, service_.arena(), [this] { return listener_->threads(); },
         *ClientCredentials(CertificateOf(options, "server")),
         [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;
@@ -98,8 +116,10 @@ class CatchmentServer final : public WireServer {
 
   const ParameterLayout layout_;
   const bool has_standby_;
+  const SteadyClock clock_;
   StandbyLog log_;
-  Shard shard_;
+  v1::ShardCommand command_;
+  ShardHost host_;
   RunClaim claim_{/*server_instance=*/1};
   ShardService service_;
   StandbyStore store_;

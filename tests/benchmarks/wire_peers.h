@@ -11,18 +11,23 @@
 
 #include "absl/types/span.h"
 #include "common/net/rpc.h"
+#include "proto/job.pb.h"
 
 namespace catchment {
 
 struct PeerOptions {
-  std::string variant;    // plain, protobuf_unary, protobuf_stream, catchment
   std::string transport;  // tcp, unix, shm
-  bool tls = false;
-  int64_t values = 0;  // float32 weights
+  int64_t values = 0;     // float32 weights
   int workers = 1;
-  int worker = 0;            // this one's index
-  std::string address;       // tcp: HOST:PORT, port 0 for a free one; unix: a path
-  std::string certificates;  // the directory of deploy/make_certs.sh; empty: clear text
+  int worker = 0;                       // this one's index
+  std::string address = "127.0.0.1:0";  // tcp: HOST:PORT, port 0 for a free one; unix: a path
+  std::string certificates = "";        // the directory of deploy/make_certs.sh; empty: clear text
+  // Plain: the server answers with the gradient, and applies nothing.
+  bool echo = false;
+  // Catchment's.
+  bool standby = false;
+  v1::Optimizer::Kind optimizer = v1::Optimizer::SGD;
+  std::string checkpoints = "";  // directory; empty: it keeps none
 };
 
 // Returns the files of a role; none for clear text.
@@ -39,6 +44,8 @@ class WireServer {
  public:
   virtual ~WireServer() = default;
   virtual std::string address() const = 0;
+  // Catchment's: saves the checkpoint with this number, and waits until it is saved.
+  virtual void SaveCheckpoint(uint64_t number) {}
 };
 
 class WireWorker {
@@ -56,7 +63,10 @@ void ApplySgd(const float* gradient, int64_t n, float* weights, float* copy);
 std::unique_ptr<WireServer> MakePlainServer(const PeerOptions& options);
 std::unique_ptr<WireWorker> MakePlainWorker(const PeerOptions& options);
 std::unique_ptr<WireServer> MakeProtobufServer(const PeerOptions& options);
-std::unique_ptr<WireWorker> MakeProtobufWorker(const PeerOptions& options);
+// One message there and one back.
+std::unique_ptr<WireWorker> MakeUnaryWorker(const PeerOptions& options);
+// Blocks in one stream; another thread writes while this one reads.
+std::unique_ptr<WireWorker> MakeStreamWorker(const PeerOptions& options);
 std::unique_ptr<WireServer> MakeCatchmentServer(const PeerOptions& options);
 std::unique_ptr<WireWorker> MakeCatchmentWorker(const PeerOptions& options);
 

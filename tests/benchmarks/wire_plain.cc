@@ -107,11 +107,12 @@ class PlainServer final : public WireServer {
     // With one worker the weights do not change while they are sent.
     std::vector<float> copy(options_.workers > 1 ? weights_.size() : 0);
     while (ReadAll(fd, gradient.data(), bytes)) {
-      {
+      if (!options_.echo) {
         MutexLock lock(&mu_);
         ApplySgd(gradient.data(), options_.values, weights_.data(), copy.empty() ? nullptr : copy.data());
       }
-      WriteAll(fd, copy.empty() ? weights_.data() : copy.data(), bytes);
+      const std::vector<float>& answer = options_.echo ? gradient : copy.empty() ? weights_ : copy;
+      WriteAll(fd, answer.data(), bytes);
     }
     close(fd);
   }

@@ -71,7 +71,6 @@ class ProtobufServer final : public WireServer {
   std::string address_;
 };
 
-// One message there and one back.
 class UnaryWorker final : public WireWorker {
  public:
   explicit UnaryWorker(const PeerOptions& options)
@@ -91,7 +90,6 @@ class UnaryWorker final : public WireWorker {
   v1::Vector gradient_, weights_;
 };
 
-// Blocks in one stream; another thread writes while this one reads.
 class StreamWorker final : public WireWorker {
  public:
   explicit StreamWorker(const PeerOptions& options)
@@ -159,8 +157,11 @@ std::unique_ptr<WireServer> MakeProtobufServer(const PeerOptions& options) {
   return std::make_unique<ProtobufServer>(options);
 }
 
-std::unique_ptr<WireWorker> MakeProtobufWorker(const PeerOptions& options) {
-  if (options.variant == "protobuf_unary") return std::make_unique<UnaryWorker>(options);
+std::unique_ptr<WireWorker> MakeUnaryWorker(const PeerOptions& options) {
+  return std::make_unique<UnaryWorker>(options);
+}
+
+std::unique_ptr<WireWorker> MakeStreamWorker(const PeerOptions& options) {
   return std::make_unique<StreamWorker>(options);
 }
 

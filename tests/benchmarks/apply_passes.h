@@ -3,8 +3,8 @@
 // Shapes: all vectors of a block hold `n` float32 values.
 // Units: traffic is counted as the program asks for it, 4 bytes for each value read and each value written. A
 // value that is changed in place counts twice; what a cache reads before it writes a line is not counted.
-#ifndef CATCHMENT_TESTS_BENCHMARKS_APPLY_CASE_H_
-#define CATCHMENT_TESTS_BENCHMARKS_APPLY_CASE_H_
+#ifndef CATCHMENT_TESTS_BENCHMARKS_APPLY_PASSES_H_
+#define CATCHMENT_TESTS_BENCHMARKS_APPLY_PASSES_H_
 
 #include <array>
 #include <cstdint>
@@ -21,6 +21,8 @@ inline constexpr int kGroup = 4;
 inline constexpr int kMaxStates = 2;
 
 struct BlockVectors {
+  static constexpr int kVectors = 2 + kMaxStates + 2 * kGroup;
+
   int64_t n = 0;
   float* weights = nullptr;
   std::array<float*, kMaxStates> states{};
@@ -29,7 +31,15 @@ struct BlockVectors {
   float* copy = nullptr;                      // of the fresh weights
 };
 
-struct ApplyCase {
+// The vectors of a whole model: weights, states, values, answers, copy.
+struct ModelVectors {
+  explicit ModelVectors(int64_t n) : all(BlockVectors::kVectors, std::vector<float>(n)) {}
+  BlockVectors Block(int64_t begin, int64_t n);
+
+  std::vector<std::vector<float>> all;
+};
+
+struct ApplyPass {
   std::string name;  // "adam"
   v1::Job job;       // of which the rule is made
   int contributions = 1;
@@ -38,14 +48,14 @@ struct ApplyCase {
   void (*triad)(float s, const BlockVectors& block) = nullptr;
 };
 
-const std::vector<ApplyCase>& ApplyCases();
+const std::vector<ApplyPass>& ApplyPasses();
 
 // Returns the number of bytes that an update reads and writes per parameter.
-int64_t BytesPerParameter(const ApplyCase& c, const Rule& rule);
+int64_t BytesPerParameter(const ApplyPass& pass, const Rule& rule);
 
-// One update of the block. `rule` is made of c.job.
-void ApplyRule(const ApplyCase& c, const Rule& rule, const BlockVectors& block);
+// One update of the block. `rule` is made of pass.job.
+void ApplyRule(const ApplyPass& pass, const Rule& rule, const BlockVectors& block);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_TESTS_BENCHMARKS_APPLY_CASE_H_
+#endif  // CATCHMENT_TESTS_BENCHMARKS_APPLY_PASSES_H_

@@ -1,16 +1,23 @@
-#include "tests/benchmarks/process_usage.h"
+#include "tests/benchmarks/process.h"
 
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
 
 namespace catchment {
 namespace {
@@ -35,9 +42,8 @@ double Ticks() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 std::string Field(const std::string& path, const std::string& name) {
   for (const auto& line : absl::StrSplit(Read(path), '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
-    if (parts.size() == 2 && absl::StripAsciiWhitespace(parts[0]) == name) {
+    if (parts.size() == 2 && absl::StripAsciiWhitespace(parts[0]) == name)
       return std::string(absl::StripAsciiWhitespace(parts[1]));
-    }
   }
   return "";
 }
@@ -47,6 +53,57 @@ int64_t KibField(const std::string& path, const std::string& name) {
 }
 
 }  // namespace
+
+Subprocess::Subprocess(const std::function<void()>& run) {
+  int in[2], out[2];
+  PCHECK(pipe(in) == 0 && pipe(out) == 0);
+  std::cout.flush();
+  pid_ = fork();
+  PCHECK(pid_ >= 0);
+  if (pid_ == 0) {
+    PCHECK(dup2(in[0], STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0);
+    // A child reads the end of its input when this process closes it, unless another child has a copy.
+    close_range(STDERR_FILENO + 1, ~0U, 0);
+    run();
+    std::_Exit(0);
+  }
+  close(in[0]);
+  close(out[1]);
+  to_ = fdopen(in[1], "w");
+  from_ = fdopen(out[0], "r");
+}
+
+Subprocess::~Subprocess() {
+  fclose(to_);
+  waitpid(pid_, nullptr, 0);
+  fclose(from_);
+}
+
+void Subprocess::Send(const std::string& line) {
+  std::fprintf(to_, "%s\n", line.c_str());
+  std::fflush(to_);
+}
+
+std::string Subprocess::Receive() {
+  std::string line;
+  for (int c = std::fgetc(from_); c != '\n'; c = std::fgetc(from_)) {
+    CHECK_NE(c, EOF) << "a process of the benchmark has ended";
+    line.push_back(static_cast<char>(c));
+  }
+  return line;
+}
+
+absl::StatusOr<DaemonPaths> FindBuiltDaemons() {
+  ASSIGN_OR_RETURN(const std::string here, OwnDirectory());
+  return FindDaemons(std::filesystem::path(here).parent_path());
+}
+
+ProcessUsage UsageOfThisProcess() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return t.tv_sec + 1e-6 * t.tv_usec; };
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<double>(usage.ru_nvcsw)};
+}
 
 double ProcessorSeconds(pid_t pid) {
   const std::string stat = Read(absl::StrCat("/proc/", pid, "/stat"));
@@ -63,8 +120,9 @@ int64_t ResidentBytes(pid_t pid) { return KibField(absl::StrCat("/proc/", pid, "
 double BusySeconds() {
   const std::vector<std::string> words = Words(Read("/proc/stat"));
   // "cpu", then user, nice, system, idle, iowait, irq, softirq, steal.
-  return (Number(words, 1) + Number(words, 2) + Number(words, 3) + Number(words, 6) + Number(words, 7)) /
-         Ticks();
+  double ticks = 0;
+  for (const size_t index : {1, 2, 3, 6, 7}) ticks += Number(words, index);
+  return ticks / Ticks();
 }
 
 int64_t AvailableBytes() { return KibField("/proc/meminfo", "MemAvailable"); }
