@@ -105,8 +105,8 @@ def install():
     from catchment import _copies, _weights
 
     class OnGpu(_weights.Parameter):
-        def __init__(self, *arguments, copied):
-            super().__init__(*arguments, copied=True)
+        def __init__(self, *arguments):
+            super().__init__(*arguments[:-1], copied=True)
 
     _weights.Parameter = OnGpu
     _copies.choose = lambda parameters, memories: _copies.CudaCopies(
