@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/not_ready.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/job/model_shapes.h"
@@ -60,7 +61,7 @@ class ManyWorkersTest : public testing::Test {
     absl::Status reached;
     do {  // until the server has made its shard, and has registered
       reached = FromGrpc(stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply), "");
-    } while (absl::IsUnavailable(reached));
+    } while (IsNotReady(reached));
     ASSERT_TRUE(reached.ok()) << reached;
     request_.set_run_id(reply.run_id());
     request_.set_protocol_version(kProtocolVersion);

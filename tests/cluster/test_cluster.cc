@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/local/local_cluster.h"
 #include "common/base/clock.h"
+#include "common/base/not_ready.h"
 #include "common/base/random.h"
 #include "common/checkpoint/safetensors.h"
 
@@ -218,6 +219,9 @@ AssertionResult TestCluster::StartMaster() {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
   if (!credentials.ok()) return AssertionFailure() << credentials.status();
   stub_ = v1::MasterService::NewStub(Connect(master_, *credentials));
+  // The master answers no call of a test while it makes its shard.
+  while (IsNotReady(Status().status()) && !servers_[0]->Poll().has_value())
+    std::this_thread::sleep_for(kPollPause);
   return AssertionSuccess();
 }
 
