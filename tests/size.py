@@ -187,7 +187,7 @@ BUDGET = {
     "tests/benchmarks": 4917,
     "tests/chaos": 941,
     "tests/cli": 8441,
-    "tests/cluster": 6904,
+    "tests/cluster": 6908,
     "tests/common": 9941,
     "tests/conformance": 2968,
     "tests/deploy": 2928,

@@ -120,8 +120,9 @@ bool TrainAndKillAll(const std::string& job) {
 // are computed again.
 TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
   const std::string job = SmallJob(
-      GetParam(), absl::StrCat("epochs: ", kEpochs,
-                               " batch_size: 10 workers: 2 checkpoint { every_seconds: 0.05 keep: 1000 } "));
+      GetParam(),
+      absl::StrCat("epochs: ", kEpochs,
+                   " batch_size: 10 workers: 2 checkpoint { every_seconds: 0.05 keep: 1000 } ", kUnhurried));
   TestCluster::Options options{job, /*servers=*/2};
   int attempt = 0;
   while (!TrainAndKillAll(job)) {

@@ -143,12 +143,13 @@ bool TrainAndKill(TestCluster* cluster) {
 }
 
 TEST(RecoveryTest, EndsInTheSameBytesAsAnUndisturbedRun) {
-  TestCluster undisturbed({Job("sync", kEpochs), /*servers=*/2, TestDirectory() + "/undisturbed"});
+  TestCluster undisturbed(
+      {Job("sync", kEpochs) + kUnhurried, /*servers=*/2, TestDirectory() + "/undisturbed"});
   ASSERT_TRUE(undisturbed.StartServers());
   undisturbed.StartWorkers(2);
   ASSERT_TRUE(undisturbed.AwaitOrderlyEnd());
 
-  const TestCluster::Options options{Job("sync", kEpochs), /*servers=*/2};
+  const TestCluster::Options options{Job("sync", kEpochs) + kUnhurried, /*servers=*/2};
   auto cluster = std::make_unique<TestCluster>(options);
   for (int attempt = 0; !TrainAndKill(cluster.get()); ++attempt) {
     ASSERT_LT(attempt, 10) << "each time the job was done before the server was killed";

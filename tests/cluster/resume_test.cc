@@ -20,7 +20,7 @@ constexpr uint64_t kEveryUpdates = 50;
 
 std::string JobThatKeeps(const std::string& preset, const std::string& checkpoint, uint64_t epochs) {
   return SmallJob(preset, absl::StrCat("deterministic: true workers: 2 batch_size: 32 epochs: ", epochs,
-                                       " checkpoint { ", checkpoint, " }"));
+                                       " checkpoint { ", checkpoint, " } ", kUnhurried));
 }
 
 std::string Job(const std::string& preset, uint64_t epochs = kEpochs) {

@@ -64,6 +64,11 @@ std::function<bool(const v1::JobStatus&)> AllHaveTrained(int workers, uint64_t s
 // A job with a small dense network on drawn digits (2000 for training), the preset and `more` fields.
 std::string SmallJob(const std::string& preset, const std::string& more);
 
+// For SmallJob with two workers: they sleep for most of the time, so that a test which has to wait for a
+// processor can interrupt the job before its end.
+inline constexpr char kUnhurried[] =
+    "faults { stragglers { worker: 0 slowdown_factor: 6 } stragglers { worker: 1 slowdown_factor: 6 } } ";
+
 class TestCluster {
  public:
   struct Options {

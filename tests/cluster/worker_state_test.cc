@@ -27,7 +27,7 @@ struct Case {
 std::string Job(const Case& c, uint64_t epochs = kEpochs) {
   return SmallJob(c.preset, absl::StrCat("deterministic: true workers: 2 batch_size: 32 epochs: ", epochs,
                                          " checkpoint { every_updates: ", c.every_updates,
-                                         " worker_state: true } ", c.more));
+                                         " worker_state: true } ", kUnhurried, c.more));
 }
 
 class WorkerStateTest : public testing::TestWithParam<Case> {
