@@ -362,6 +362,11 @@ class VirtualCluster {
   }
 
   void WriteManifest(const CompleteCheckpoint& checkpoint) {
+    // A master that is restored may record the last one again.
+    if (exact_ && manifest_) {
+      const uint64_t last = manifest_->checkpoint.number;
+      ASSERT_GE(checkpoint.number, master_epoch_ > 1 ? last : last + 1);
+    }
     Manifest& manifest = manifest_.emplace(Manifest{checkpoint, {}});
     for (int i = 0; i < options_.servers; ++i) manifest.settled.push_back(files_.at({i, checkpoint.number}));
     ++checkpoints_;
@@ -539,6 +544,7 @@ class VirtualCluster {
     request.set_run_id(run_id);
     Ask<v1::RegisterReply>(worker->id, request, [this](Worker* one, const auto& reply) {
       if (!reply.ok()) return;
+      ASSERT_TRUE(incarnations_.insert(reply->incarnation()).second) << "given twice";
       *one = {.id = one->id, .me = *reply, .registered = true, .heard_at = events_.Now()};
     });
     last_incarnation_ = std::max(last_incarnation_, loop_->now().master().members().next_incarnation());
@@ -551,8 +557,15 @@ class VirtualCluster {
     request.set_incarnation(worker->me.incarnation());
     *request.mutable_progress() = worker->progress;
     worker->heard_at = events_.Now();
-    Ask<v1::HeartbeatReply>(worker->id, request,
-                            [](Worker* one, const auto& reply) { one->registered = reply.ok(); });
+    Ask<v1::HeartbeatReply>(worker->id, request, [this](Worker* one, const auto& reply) {
+      one->registered = reply.ok();
+      if (!reply.ok() && exact_ && !options_.standby) ExpectNotFound(reply.status());
+    });
+  }
+
+  // The master refuses a worker only because it counts as lost.
+  static void ExpectNotFound(const absl::Status& status) {
+    ASSERT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   }
 
   void AskForLease(Worker* worker) {
@@ -564,6 +577,7 @@ class VirtualCluster {
     Ask<v1::Lease>(worker->id, request, [this, request](Worker* one, const auto& lease) {
       if (one->me.incarnation() != request.incarnation() || !one->registered) return;
       if (!lease.ok()) {
+        if (exact_ && !options_.standby) ExpectNotFound(lease.status());
         one->registered = false;
         return;
       }
@@ -702,6 +716,7 @@ class VirtualCluster {
   int checkpoints_ = 0;
   bool exact_ = true;  // the job has not gone back
   std::map<Sample, std::vector<Grant>> grants_;
+  std::set<uint64_t> incarnations_;  // that workers were given
   v1::JobStatus last_;
   std::vector<std::string> log_;
   mutable int more_than_once_ = 0;
