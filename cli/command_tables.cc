@@ -5,10 +5,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "cli/base/process.h"
+#include "common/job/presets.h"
+#include "proto/job.pb.h"
 
 namespace catchment {
 namespace {
@@ -17,9 +19,35 @@ bool IsWord(absl::string_view text) {
   return !text.empty() && absl::c_all_of(text, [](char c) { return absl::ascii_islower(c) || c == '_'; });
 }
 
+// Adds the fields that have a single value, "optimizer.learning_rate=". Layers are not completed, since there
+// are several.
+void AddFields(const google::protobuf::Descriptor& message, const std::string& prefix, int depth,
+               std::vector<std::string>* fields) {
+  constexpr int kDeepest = 4;
+  for (int i = 0; i < message.field_count() && depth < kDeepest; ++i) {
+    const google::protobuf::FieldDescriptor& field = *message.field(i);
+    if (field.is_repeated()) continue;
+    const std::string path = prefix + field.name();
+    if (field.message_type() == nullptr) {
+      fields->push_back(path + "=");
+    } else {
+      AddFields(*field.message_type(), path + ".", depth + 1, fields);
+    }
+  }
+}
+
+std::vector<std::string> FieldsOfJobs() {
+  std::vector<std::string> fields;
+  AddFields(*v1::Job::descriptor(), "", 0, &fields);
+  return fields;
+}
+
 }  // namespace
 
 ValueKind KindOfPlaceholder(absl::string_view placeholder) {
+  if (absl::StartsWith(placeholder, "PATH=")) return {ValueKind::kFields, FieldsOfJobs()};
+  if (placeholder == "A,B,...") return {ValueKind::kList, PresetNames()};
+  if (placeholder == "DEVICE") return {ValueKind::kWords, {"auto", "cpu", "cuda"}};
   const std::vector<std::string> parts = absl::StrSplit(placeholder, '|');
   const auto has = [&parts](absl::string_view wanted) { return absl::c_linear_search(parts, wanted); };
   if (has("FILE") || has("JOB")) return {ValueKind::kFile};
@@ -48,16 +76,16 @@ std::string SummaryOf(const nlohmann::ordered_json& command) {
   return std::string(absl::StripSuffix(absl::StripAsciiWhitespace(text.substr(0, end)), "."));
 }
 
-absl::StatusOr<nlohmann::ordered_json> CommandOfProgram(const std::string& path) {
-  FILE* const output = popen(absl::StrCat(ShellQuoted(path), " --help=json 2>/dev/null").c_str(), "r");
-  if (output == nullptr) return absl::UnavailableError(absl::StrCat("cannot run ", path));
+absl::StatusOr<nlohmann::ordered_json> JsonOfProgram(const std::string& command) {
+  FILE* const output = popen(absl::StrCat(command, " 2>/dev/null").c_str(), "r");
+  if (output == nullptr) return absl::UnavailableError(absl::StrCat("cannot run ", command));
   std::string text;
   char buffer[4096];
   while (const size_t count = fread(buffer, 1, sizeof(buffer), output)) text.append(buffer, count);
   pclose(output);
-  auto command = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (command.is_object()) return command;
-  return absl::UnavailableError(absl::StrCat(path, " does not describe its flags"));
+  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_structured()) return json;
+  return absl::UnavailableError(absl::StrCat(command, " does not describe its flags"));
 }
 
 }  // namespace catchment

@@ -3,7 +3,7 @@
 // A command is an object of CommandLine::ToJson (common/program/command_line.h), such as that of "catchment
 // train" or of "catchment_server".
 //
-// Threads: pure functions, except that CommandOfProgram runs a program.
+// Threads: pure functions, except that JsonOfProgram runs a program.
 #ifndef CATCHMENT_CLI_COMMAND_TABLES_H_
 #define CATCHMENT_CLI_COMMAND_TABLES_H_
 
@@ -22,8 +22,9 @@ using Commands = std::vector<nlohmann::ordered_json>;
 
 // The values that a flag or an argument accepts.
 struct ValueKind {
-  enum Kind { kSwitch, kAnything, kFile, kDirectory, kWords } kind = kAnything;
-  std::vector<std::string> words;  // of kWords
+  // kList: words with commas between them, the presets. kFields: a field of a job and "=", before a value.
+  enum Kind { kSwitch, kAnything, kFile, kDirectory, kWords, kList, kFields } kind = kAnything;
+  std::vector<std::string> words;  // of the last three
   bool is_optional = false;        // --name alone is allowed, and a value only as --name=value
 };
 // Returns the kind of a flag in the object's list.
@@ -34,8 +35,8 @@ ValueKind KindOfPlaceholder(absl::string_view placeholder);
 // Returns the first sentence of the usage, after its first line.
 std::string SummaryOf(const nlohmann::ordered_json& command);
 
-// Returns the object that `path --help=json` prints. Errors: Unavailable.
-absl::StatusOr<nlohmann::ordered_json> CommandOfProgram(const std::string& path);
+// Returns the object or the list that a command for a shell prints. Errors: Unavailable.
+absl::StatusOr<nlohmann::ordered_json> JsonOfProgram(const std::string& command);
 
 // Return scripts that complete `catchment SUBCOMMAND` and the other programs, if `commands` has them.
 std::string BashCompletion(const Commands& commands);

@@ -70,6 +70,10 @@ std::string BashKind(const ValueKind& kind) {
     case ValueKind::kSwitch:
     case ValueKind::kWords:
       return absl::StrCat(kind.is_optional ? "optional " : "words ", words);
+    case ValueKind::kList:
+      return "list " + words;
+    case ValueKind::kFields:
+      return "fields " + words;
     case ValueKind::kAnything:
       return kind.is_optional ? "optional" : "anything";
   }
@@ -117,6 +121,12 @@ _catchment() {
   case $kind in
     file) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     directory) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
+    list*)
+      compopt -o nospace
+      [[ $word != *,* ]] || prefix+=${word%,*},
+      mapfile -t COMPREPLY < <(compgen -W "${kind#* }" -- "${word##*,}")
+      ;;
+    fields*) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -W "${kind#* }" -- "$word") ;;
     words* | optional*) mapfile -t COMPREPLY < <(compgen -W "${kind#* }" -- "$word") ;;
   esac
   [[ -z $prefix ]] || COMPREPLY=("${COMPREPLY[@]/#/$prefix}")
@@ -171,6 +181,10 @@ std::string ZshAction(const ValueKind& kind) {
     case ValueKind::kSwitch:
     case ValueKind::kWords:
       return absl::StrCat("(", absl::StrJoin(kind.words, " "), ")");
+    case ValueKind::kList:
+      return "_catchment_list";
+    case ValueKind::kFields:
+      return "_catchment_fields";
     case ValueKind::kAnything:
       return " ";
   }
@@ -220,6 +234,17 @@ std::string ZshCompletion(const Commands& commands) {
   return absl::StrCat("#compdef ", Programs(commands), R"(
 # Completion of catchment's programs for zsh; `catchment completion zsh` has made it.
 # Use: source <(catchment completion zsh), after compinit, or write it to a file _catchment in a directory of $fpath.
+
+_catchment_list() {
+  compset -P '*,'
+  compadd "$@" -S '' -- )",
+                      absl::StrJoin(KindOfPlaceholder("A,B,...").words, " "), R"(
+}
+
+_catchment_fields() {
+  compadd "$@" -S '' -- )",
+                      absl::StrJoin(KindOfPlaceholder("PATH=VALUE").words, " "), R"(
+}
 
 _catchment_command() {
   local -a subcommands=(

@@ -71,8 +71,13 @@ std::string Section(const Json& command) {
   const std::string usage = command["usage"], notes = command["notes"];
   const size_t end = usage.find('\n');
   std::string text = absl::StrCat(".SS ", Escaped(usage.substr(0, end)), "\n", Body(usage.substr(end), ""));
-  if (!command["flags"].empty()) absl::StrAppend(&text, ".PP\nFlags:\n");
-  for (const Json& flag : command["flags"]) text += FlagEntry(flag);
+  std::string group;
+  for (const Json& flag : command["flags"]) {
+    const std::string heading = flag.value("group", "Flags");
+    if (heading != group) absl::StrAppend(&text, ".PP\n", Escaped(heading), ":\n");
+    group = heading;
+    text += FlagEntry(flag);
+  }
   return text + Body(notes, ".PP\n");
 }
 

@@ -51,7 +51,9 @@ make_tree catchment
 add_licenses
 check_complete
 add_share
-cp -RL examples deploy python README.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md "$tree/"
+cp -RL examples deploy python README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE SECURITY.md "$tree/"
 find docs/ '(' -name '*.md' -o -name '*.svg' -o -name '*.png' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
-rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__
+rm -rf "$tree"/{examples,deploy,python}/BUILD
+find "$tree"/{deploy,examples,python} -name __pycache__ -prune -exec rm -rf {} +
+python3 deploy/bundle_links.py "$tree"
 pack "${out:-$PWD/out-bundle/catchment-$version.tar.gz}"

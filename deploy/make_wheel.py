@@ -22,6 +22,10 @@ import release_documents
 PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
 TAG = "py3-none-manylinux_2_17_x86_64"
+# Programs find the first beside them; the others are for readers, and link to each other.
+BUNDLE = ("bin/", "lib/", "licenses/", "deploy/")
+TEXTS = ("README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
+PAGES = ("docs/", "deploy/", "examples/", *TEXTS)
 PROGRAMS = ("catchment", "catchment_server", "catchment_worker")
 # The packages that each integration needs. cloudpickle copies functions of a notebook to
 # the processes of workers.
@@ -35,6 +39,8 @@ EXTRAS = {
     "wandb": ["wandb>=0.18"],
     # MLflow's client, which is a part of the package mlflow, too.
     "mlflow": ["mlflow-skinny>=2.14"],
+    # The first with the storage in a journal.
+    "tune": ["optuna>=4"],
 }
 METADATA = """Metadata-Version: 2.1
 Name: catchment
@@ -81,7 +87,8 @@ catchment train examples/drawn_digits.textproto --workers=2
 
 This package has the programs `catchment`, `catchment_server` and `catchment_worker` with all of their
 libraries, the C library included, for Linux on x86-64 with AVX2. Its pages are in
-`share/doc/catchment/docs` of the environment; begin with `python.md`. The extras {names}
+`share/doc/catchment/docs` of the environment; begin with `python.md`. `share/doc/catchment/deploy` starts it
+on clusters: `catchment slurm` and `catchment manifests`, certificates, Prometheus. The extras {names}
 install what the integrations of these names need.
 """
 WHEEL = """Wheel-Version: 1.0
@@ -123,8 +130,8 @@ def read(path):
 
 
 def add_bundle(wheel, bundle):
-    """Adds programs, libraries, licenses, pages and completion, and the package that the bundle has. Returns
-    the version, and the texts of VERSION and LIBRARIES."""
+    """Adds programs, libraries, licenses, pages, what starts daemons on clusters, completion, and the package
+    that the bundle has. Returns the version, and the texts of VERSION and LIBRARIES."""
     version, texts = None, {}
     with tarfile.open(bundle) as tar:
         for member in sorted(tar.getmembers(), key=lambda one: one.name):
@@ -135,12 +142,13 @@ def add_bundle(wheel, bundle):
             data = tar.extractfile(member).read()
             if name in ("VERSION", "LIBRARIES"):
                 texts[name] = data.decode()
-            if name.startswith(("bin/", "lib/", "licenses/")) or name in texts:
-                wheel.add("catchment/_bundle/" + name, data, 0o755 if member.mode & 0o100 else 0o644)
-            elif name.startswith(PACKAGE + "/"):
+            mode = 0o755 if member.mode & 0o100 else 0o644
+            if name.startswith(BUNDLE) or name in texts:
+                wheel.add("catchment/_bundle/" + name, data, mode)
+            if name.startswith(PAGES):
+                wheel.add("catchment-%s.data/data/share/doc/catchment/%s" % (version, name), data, mode)
+            if name.startswith(PACKAGE + "/"):
                 wheel.add(name[len("python/") :], data)
-            elif name.startswith("docs/"):
-                wheel.add("catchment-%s.data/data/share/doc/catchment/%s" % (version, name), data)
             elif name.startswith("share/"):
                 wheel.add("catchment-%s.data/data/%s" % (version, name), data)
             elif name == "LICENSE":

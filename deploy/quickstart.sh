@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 machine to a trained network: sets up, builds, finds or fetches MNIST, trains a
-# convolutional network on one server and two workers.
+# From a fresh Debian 12 machine to a trained network: sets up, builds, puts the command and the Python
+# package into the virtual environment .venv of the project, finds or fetches MNIST, trains a convolutional
+# network on one server and two workers.
 #
 #   deploy/quickstart.sh [DIR]
 #
@@ -12,7 +13,7 @@ set -euo pipefail
 
 readonly target=0.985  # test accuracy on MNIST
 readonly epochs=3
-readonly parts=4
+readonly parts=5
 readonly build_seconds=600  # of one core, for all of it
 readonly files=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte)
 
@@ -81,6 +82,16 @@ choose_data() {
   fi
 }
 
+# Makes .venv, whose commands and package are those of this project, as they are after later builds, too.
+make_environment() {
+  local name
+  [[ -x .venv/bin/pip ]] || python3 -m venv .venv || die "there is no virtual environment; the reason is above"
+  for name in cli/catchment server/catchment_server worker/catchment_worker; do
+    ln -sf "$root/bazel-bin/$name" .venv/bin/
+  done
+  echo "$root/python" >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/catchment.pth"
+}
+
 # summary_value KEY
 summary_value() {
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$out/summary.json" "$1"
@@ -102,6 +113,8 @@ begin "Debian's packages that are missing, if any (up to 2 minutes)"
 deploy/setup.sh
 begin "building (the first time takes $(build_estimate) on $(nproc) cores; Bazel shows [done / known actions])"
 bazel build //cli:catchment || die "the build failed; the reason is above"
+begin "the environment .venv, with the command and the Python package"
+make_environment
 begin "the data"
 choose_data
 begin "training on $data_words ($epochs epochs, one to three minutes on 2 cores)"
@@ -119,12 +132,14 @@ quickstart: test accuracy $accuracy, on $data_words
   measurements  $out/metrics.jsonl
   logs          $out/logs
   checkpoints   $out/checkpoints
-Next steps:
-  two epochs more:    bazel-bin/cli/catchment train --resume --out=$out --set epochs=$((epochs + 2))
-  another algorithm:  bazel-bin/cli/catchment train examples/mnist_cnn.textproto --workers=2 \\
+Next steps, in $root after \`source .venv/bin/activate\`:
+  two epochs more:    catchment train --resume --out=$out --set epochs=$((epochs + 2))
+  another algorithm:  catchment train examples/mnist_cnn.textproto --workers=2 \\
                           --set algorithm.preset=downpour --out=out-downpour
-  what a job does:    bazel-bin/cli/catchment validate examples/mnist_cnn.textproto
-  everything else:    bazel-bin/cli/catchment --help
+  a PyTorch program:  pip install torch
+                      catchment train --program="python examples/python/mnist_torch.py" --workers=2 --out=out
+  what a job does:    catchment validate examples/mnist_cnn.textproto
+  everything else:    catchment --help
 END
 if [[ ${#data_flags[@]} -eq 0 ]] && awk "BEGIN { exit !($accuracy < $target) }"; then
   die "the test accuracy is below $target, which this job should reach: that is a fault, please report it"

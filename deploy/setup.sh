@@ -11,9 +11,9 @@ set -euo pipefail
 
 # CONTRIBUTING.md, "What it is built on", says what each is for.
 packages=(
-  bazel-bootstrap g++ pkg-config python3
+  bazel-bootstrap g++ pkg-config python3 python3-venv
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libabsl-dev libgoogle-glog-dev nlohmann-json3-dev prometheus-cpp-dev libcpp-httplib-dev
+  libabsl-dev libgoogle-glog-dev nlohmann-json3-dev prometheus-cpp-dev
   libdnnl-dev libhdf5-dev libjpeg62-turbo-dev zlib1g-dev libssl-dev
   libgtest-dev libgmock-dev
   python3-grpcio python3-protobuf python3-numpy

@@ -47,9 +47,7 @@ class Prepared final : public Optimizer {
   const std::unique_ptr<Optimizer> optimizer_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every) {
+std::unique_ptr<Optimizer> MakeUngrouped(const v1::Optimizer& config, uint32_t nesterov_every) {
   const OptimizerKind* const kind = FindOptimizerKind(config.kind());
   CHECK(kind != nullptr) << "a job that was not validated: optimizer.kind " << config.kind();
   std::unique_ptr<Optimizer> optimizer =
@@ -58,6 +56,58 @@ std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t n
   const float coupled_decay = kind->decays_weights ? 0 : config.weight_decay();
   if (kind->whole_tensors || (coupled_decay == 0 && !config.has_clip_value())) return optimizer;
   return std::make_unique<Prepared>(ClipValue(config), coupled_decay, std::move(optimizer));
+}
+
+// Applies to each tensor the optimizer with the settings of its group.
+class Grouped final : public Optimizer {
+ public:
+  Grouped(const v1::Optimizer& config, uint32_t nesterov_every, std::vector<GroupedTensor> tensors)
+      : config_(config), tensors_(std::move(tensors)), own_(MakeUngrouped(config, nesterov_every)) {
+    for (const v1::ParameterGroup& group : config.groups()) {
+      v1::Optimizer changed = config;
+      if (group.has_weight_decay()) changed.set_weight_decay(group.weight_decay());
+      of_groups_.push_back(MakeUngrouped(changed, nesterov_every));
+    }
+  }
+
+  std::vector<std::string> state_names() const override { return own_->state_names(); }
+
+  void Apply(const Step& step, const Part& part) const override {
+    auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), part.position,
+                                   [](int64_t value, const GroupedTensor& t) { return value < t.end; });
+    for (int64_t begin = 0; begin < part.n; ++tensor) {
+      const int64_t n = std::min(tensor->end - part.position, part.n) - begin;
+      Part piece = part.Slice(begin, n);
+      piece.tensor_ends = absl::MakeConstSpan(&n, 1);
+      ApplyTo(tensor->group, step, piece);
+      begin += n;
+    }
+  }
+
+ private:
+  void ApplyTo(int index, Step step, const Part& part) const {
+    if (index < 0) return own_->Apply(step, part);
+    const v1::ParameterGroup& group = config_.groups(index);
+    if (group.frozen()) {
+      if (part.copy != nullptr) std::copy_n(part.weights, part.n, part.copy);
+      return;
+    }
+    if (group.has_learning_rate_factor()) step.learning_rate *= group.learning_rate_factor();
+    of_groups_[index]->Apply(step, part);
+  }
+
+  const v1::Optimizer config_;
+  const std::vector<GroupedTensor> tensors_;
+  const std::unique_ptr<Optimizer> own_;
+  std::vector<std::unique_ptr<Optimizer>> of_groups_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every,
+                                         std::vector<GroupedTensor> tensors) {
+  if (tensors.empty()) return MakeUngrouped(config, nesterov_every);
+  return std::make_unique<Grouped>(config, nesterov_every, std::move(tensors));
 }
 
 bool OptimizerKind::HasField(absl::string_view name) const {

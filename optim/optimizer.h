@@ -38,6 +38,7 @@ class Optimizer {
     float* copy = nullptr;  // receives the new weights; may be null
     // The end of each tensor, ascending, the last one at n. Only read with whole_tensors.
     absl::Span<const int64_t> tensor_ends;
+    int64_t position = 0;  // of the first value in the flat vector of parameters. Only read with groups
 
     // Returns the values begin .. begin+size-1, without tensor_ends.
     Part Slice(int64_t begin, int64_t size) const;
@@ -64,13 +65,25 @@ class Optimizer {
 
 inline Optimizer::Part Optimizer::Part::Slice(int64_t begin, int64_t size) const {
   const auto from = [begin](auto* values) { return values == nullptr ? nullptr : values + begin; };
-  return {
-      size, from(gradient), from(weights), {from(states[0]), from(states[1]), from(states[2])}, from(copy)};
+  return {.n = size,
+          .gradient = from(gradient),
+          .weights = from(weights),
+          .states = {from(states[0]), from(states[1]), from(states[2])},
+          .copy = from(copy),
+          .position = position + begin};
 }
+
+// A tensor and its group.
+struct GroupedTensor {
+  int64_t end = 0;  // in the flat vector of parameters; the tensor begins at the end of the one before
+  int group = -1;   // index in v1::Optimizer.groups; -1: the tensor is in none
+};
 
 // Returns the optimizer that `config` describes, which is complete and valid (common/job/validate.h). With
 // `nesterov_every` above 1, `config` is SGD with Nesterov momentum, which is delayed (delayed_nesterov.h).
-std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every = 1);
+// `tensors`: those of the flat vector, in order; if it is empty, all have the optimizer's own settings.
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every = 1,
+                                         std::vector<GroupedTensor> tensors = {});
 
 // A field of v1::Optimizer that is a number or a truth value.
 struct OptimizerField {

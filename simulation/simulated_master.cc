@@ -135,7 +135,10 @@ void SimulatedMaster::Step() {
 }
 
 void SimulatedMaster::CarryOut(Effects effects) {
-  for (const std::string& event : effects.events) VLOG(1) << event;
+  for (const JobEvent& event : effects.events) {
+    VLOG(1) << event.text;
+    outputs_->NoteEvent(event.text, event.kind, event.worker, event.wall_seconds);
+  }
   Send(std::move(effects.replies));
   for (ServerCommand& command : effects.commands) Send(std::move(command));
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)

@@ -59,7 +59,8 @@ class SimulatedWorker::Session final : public LeaseCalls, private StepLoop::Surr
                  .goodput = cluster_.goodput},
                 cluster_.layout, cluster_.servers, cluster_.network, &worker->port_, &worker->trainer_,
                 &events_),
-        algorithm_(MakeAlgorithm(*cluster_.job, cluster_.layout->size(), &client_)),
+        algorithm_(
+            MakeAlgorithm(*cluster_.job, cluster_.layout->size(), &client_, ModelMemory(), cluster_.layout)),
         leases_(me.worker(), me.incarnation(), this, [this] { return progress_; }),
         loop_(SamplesPerEpoch(*cluster_.job, cluster_.model->train_samples()), algorithm_.get(), &leases_,
               this) {

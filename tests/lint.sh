@@ -57,7 +57,7 @@ tests/build_files.py "${builds[@]}" || hint "change the BUILD files as shown abo
 # nobody can guess, its own log, directories, pipes between processes, and the kernel's files.
 mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
-  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^common/net/message_pipe\.cc|^cli/report/comparison\.cc' ||
+  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/base/(file_access|processors|shared_arena)\.cc|^common/net/message_pipe\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/base/file_access.h)"
 # common/codec includes nothing of common/base.
 mapfile -t returning < <(files '*.h' '*.cc' ':!tests' ':!common/codec' ':!common/base/status_macros.h')
@@ -77,7 +77,7 @@ time_of_day+='|\btime\.time(_ns)?\(|\b(from time import .*\btime\b)|datetime\.(u
 mapfile -t outputs < <(files 'cli/*.cc' 'common/metrics/*.cc' 'server/outputs/*.cc' 'simulation/*.cc')
 numbers=$(sed -n '/^message JobStatus /,/^}/s/^  \(optional \)\?\(double\|uint32\|uint64\) \(\w*\) = .*/\3/p' proto/master.proto | paste -sd '|')
 ! grep -nE "\\b(status|before|now)(_|\(\))?(\.|->)(has_)?($numbers)\(\)" "${outputs[@]}" |
-  grep -vE '^(cli/(live/(\w*advice|progress|stop)|advise/evidence|local/train_monitor)|server/outputs/progress_log|simulation/simulated_master)\.cc:' ||
+  grep -vE '^(cli/(live/(\w*advice|progress|stop)|local/train_monitor)|server/outputs/progress_log|simulation/simulated_master)\.cc:' ||
   hint "read the measures above from JobMeasures (common/measures/measures.h), not from the status"
 # The linker would merge two types of one name in the namespace, in a program that has both. kernels/cuda has
 # its own.

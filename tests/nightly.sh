@@ -7,8 +7,8 @@
 # TARGET...   only these instead of all
 #
 # Prints a table in Markdown with the result and the seconds of each test, slowest first, and at last how many
-# passed, failed and were skipped. docs/results/nightly.md holds the last one. Some tests install Debian
-# packages, which needs root; what cannot run is skipped, and the table says why.
+# passed, failed and were skipped. Some tests install Debian packages, which needs root; what cannot run is
+# skipped, and the table says why.
 # Exit codes: 0 nothing failed, 1 something did.
 set -uo pipefail
 

@@ -133,12 +133,14 @@ absl::Status DeleteRunCheckpoints(const std::string& run_directory) {
   return DeleteInside(path, "master\\.lock|master\\.address|master\\.run|catchment\\.claim");
 }
 
-absl::Status DeleteRun(const std::string& path) {
-  RETURN_IF_ERROR(RefuseLinks(path));
+absl::Status DeleteRun(const std::string& run_directory) {
+  RETURN_IF_ERROR(CheckRunDirectory(run_directory));
+  RETURN_IF_ERROR(RefuseLinks(run_directory));
   for (const RunName& one : kNames) {
-    RETURN_IF_ERROR(DeleteName(path, one));
+    // The job is replaced when it is known, and may be the file that the user has given.
+    if (one.name != absl::string_view("job.textproto")) RETURN_IF_ERROR(DeleteName(run_directory, one));
   }
-  return DeleteInside(path, "command\\.lock|master\\.lock|catchment\\.claim");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RunDirectory> RunDirectory::Open(const std::string& path, StartMode mode,
@@ -162,13 +164,7 @@ absl::Status RunDirectory::Prepare(StartMode mode) const {
   }
   // Deletes the files of a run without a checkpoint or with --overwrite. The result of an earlier run must
   // not be mistaken for that of this one.
-  if (mode != StartMode::kResume) {
-    RETURN_IF_ERROR(RefuseLinks(path()));
-    for (const RunName& one : kNames) {
-      // The job is replaced when it is known, and may be the file that the user has given.
-      if (one.name != absl::string_view("job.textproto")) RETURN_IF_ERROR(DeleteName(path(), one));
-    }
-  }
+  if (mode != StartMode::kResume) RETURN_IF_ERROR(DeleteRun(path()));
   for (const std::string& old : {model(), summary()}) {
     RETURN_IF_ERROR(Delete(old));
   }

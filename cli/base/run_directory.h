@@ -64,9 +64,9 @@ absl::Status CheckRunDirectory(const std::string& path, Unclaimed unclaimed = Un
 // Deletes the checkpoints of a run, and their directory if nothing else is in it.
 absl::Status DeleteRunCheckpoints(const std::string& run_directory);
 
-// Deletes what a run has written to its directory, and the directory if nothing else is in it.
-// FailedPrecondition if one of its names is now a symbolic link, before anything is deleted.
-absl::Status DeleteRun(const std::string& path);
+// Deletes the files of an earlier run in a directory that the caller has locked, except for its job. Errors:
+// those of CheckRunDirectory; FailedPrecondition if one of the files is a link.
+absl::Status DeleteRun(const std::string& run_directory);
 
 class RunDirectory {
  public:

@@ -1,12 +1,13 @@
 #include "cli/base/terminal.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -21,9 +22,6 @@ constexpr char kHome[] = "\x1b[H";
 constexpr char kEraseRestOfLine[] = "\x1b[K";
 constexpr char kEraseBelow[] = "\x1b[J";
 constexpr char kEraseLine[] = "\r\x1b[K";
-// Sizes of terminals that do not report them.
-constexpr int kUsualColumns = 80;
-constexpr int kUsualRows = 24;
 
 // Returns the bytes at the end of the text with which a UTF-8 character begins that is not complete.
 size_t UnfinishedCharacter(std::string_view text) {
@@ -35,6 +33,11 @@ size_t UnfinishedCharacter(std::string_view text) {
   return 0;
 }
 
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 // Controls the terminal behind a stream.
 void Control(std::ostream* out, std::string_view sequence) {
   if (auto* const escaping = dynamic_cast<EscapingBuffer*>(out->rdbuf())) return escaping->WriteRaw(sequence);
@@ -43,23 +46,29 @@ void Control(std::ostream* out, std::string_view sequence) {
 
 }  // namespace
 
-ScreenSize TerminalSize(int fd) {
-  if (isatty(fd) == 0) return {};
-  winsize size = {};
-  if (ioctl(fd, TIOCGWINSZ, &size) != 0) size = {};
-  return {size.ws_col > 0 ? size.ws_col : kUsualColumns, size.ws_row > 0 ? size.ws_row : kUsualRows};
-}
-
 void EscapingBuffer::WriteRaw(std::string_view text) {
   WritePending(pending_.size());
+  WriteLines(line_.size());
   target_.sputn(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 bool EscapingBuffer::WritePending(size_t size) {
-  const std::string text = EscapeControls(pending_.substr(0, size));
+  line_ += EscapeControls(pending_.substr(0, size));
   pending_.erase(0, size);
+  return WriteLines(size_().columns > 0 ? line_.rfind('\n') + 1 : line_.size());
+}
+
+bool EscapingBuffer::WriteLines(size_t size) {
+  std::string text = line_.substr(0, size);
+  line_.erase(0, size);
+  if (const int columns = size_().columns; columns > 0 && !keeps_lines_) text = WrapLines(text, columns);
   const auto written = target_.sputn(text.data(), static_cast<std::streamsize>(text.size()));
   return written == static_cast<std::streamsize>(text.size());
+}
+
+void EscapingBuffer::SetColour(int colour) {
+  WritePending(pending_.size());
+  if (has_colours_) line_ += absl::StrCat("\x1b[", colour, "m");
 }
 
 EscapingBuffer::int_type EscapingBuffer::overflow(int_type c) {
@@ -73,13 +82,43 @@ std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize size) {
   return WritePending(pending_.size() - UnfinishedCharacter(pending_)) ? size : 0;
 }
 
-int EscapingBuffer::sync() { return WritePending(pending_.size()) && target_.pubsync() == 0 ? 0 : -1; }
+int EscapingBuffer::sync() {
+  const bool written = WritePending(pending_.size()) && WriteLines(line_.size());
+  return written && target_.pubsync() == 0 ? 0 : -1;
+}
 
 Streams StandardStreams() {
-  static auto* const out = new std::ostream(new EscapingBuffer(std::cout.rdbuf()));
-  static auto* const err = new std::ostream(new EscapingBuffer(std::cerr.rdbuf()));
-  err->setf(std::ios_base::unitbuf);
-  return {out, err, [] { return TerminalSize(STDOUT_FILENO); }, [] { return TerminalSize(STDERR_FILENO); }};
+  const std::string terminal = Environment("TERM");
+  const bool is_plain = terminal.empty() || terminal == "dumb";
+  const bool has_colours = !is_plain && Environment("NO_COLOR").empty();
+  const auto stream = [&](std::streambuf* target, int fd) {
+    const auto size = [fd] { return TerminalSize(fd); };
+    return new std::ostream(new EscapingBuffer(target, size, has_colours && size().columns > 0));
+  };
+  static auto* const out = stream(std::cout.rdbuf(), STDOUT_FILENO);
+  static auto* const err = stream(std::cerr.rdbuf(), STDERR_FILENO);
+  const auto size_of = [is_plain](int fd) {
+    return [=] { return is_plain ? ScreenSize() : TerminalSize(fd); };
+  };
+  return {out, err, size_of(STDOUT_FILENO), size_of(STDERR_FILENO)};
+}
+
+void KeepLines(const Streams& streams) {
+  if (auto* const escaping = dynamic_cast<EscapingBuffer*>(streams.out->rdbuf())) escaping->KeepLines();
+}
+
+std::ostream& operator<<(std::ostream& out, const Coloured& coloured) {
+  auto* const escaping = dynamic_cast<EscapingBuffer*>(out.rdbuf());
+  if (escaping == nullptr) return out << coloured.text;
+  escaping->SetColour(static_cast<int>(coloured.colour));
+  out << coloured.text;
+  escaping->SetColour(0);
+  return out;
+}
+
+int ProseColumns(int most) {
+  const int columns = TerminalSize(STDOUT_FILENO).columns;
+  return columns > 0 ? std::min(columns, most) : most;
 }
 
 std::string FitLine(const std::string& line, int columns) {
@@ -126,11 +165,21 @@ void Screen::Leave() {
   entered_ = false;
 }
 
-void StatusLine::Draw(const std::string& line) {
-  if (columns_ == 0) return;
+void StatusLine::Draw(const std::string& line, const std::string& bar) {
+  const int columns = size_().columns;
+  if (columns == 0) return;
+  Erase();
+  const std::string fitted = FitLine(bar + line, columns);
+  const size_t coloured = absl::StartsWith(fitted, bar) ? bar.size() : 0;
+  if (coloured > 0) out_ << Coloured{Colour::kGreen, bar};
+  out_ << fitted.substr(coloured) << std::flush;
+  drawn_ = ShownColumns(fitted);
+}
+
+void StatusLine::Erase() {
+  const int columns = std::max(1, size_().columns);
+  if (drawn_ > columns) Control(&out_, absl::StrCat("\x1b[", (drawn_ - 1) / columns, "A\r", kEraseBelow));
   Control(&out_, kEraseLine);
-  out_ << FitLine(line, columns_) << std::flush;
-  drawn_ = true;
 }
 
 void StatusLine::Write(const std::string& text) {
@@ -139,9 +188,16 @@ void StatusLine::Write(const std::string& text) {
 }
 
 void StatusLine::Clear() {
-  if (drawn_) Control(&out_, kEraseLine);
+  if (drawn_ > 0) Erase();
   out_ << std::flush;
-  drawn_ = false;
+  drawn_ = 0;
+}
+
+std::string Bar(double share, int columns) {
+  const int heavy = static_cast<int>(std::clamp(share, 0.0, 1.0) * columns);
+  std::string bar;
+  for (int i = 0; i < columns; ++i) bar += i < heavy ? "━" : "─";
+  return bar;
 }
 
 }  // namespace catchment

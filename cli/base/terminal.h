@@ -1,4 +1,4 @@
-// Text on a terminal: its size, lines cut to its width, and blocks and lines that replace each other.
+// Text on a terminal: lines for its width, colours, and blocks and lines that replace each other.
 #ifndef CATCHMENT_CLI_BASE_TERMINAL_H_
 #define CATCHMENT_CLI_BASE_TERMINAL_H_
 
@@ -9,15 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "common/program/screen_text.h"
+
 namespace catchment {
-
-struct ScreenSize {
-  int columns = 0;  // 0: not a terminal
-  int rows = 0;
-};
-
-// Returns the size of the terminal behind the file descriptor; zeros if there is none.
-ScreenSize TerminalSize(int fd);
 
 // The streams that a subcommand writes to.
 struct Streams {
@@ -32,15 +26,32 @@ struct Streams {
 
 // Returns those of this process. They escape what could change how a terminal shows the text
 // (EscapeControls), since file names, arguments and the texts of a job may have anything in them; Screen and
-// StatusLine control the terminal all the same.
+// StatusLine control the terminal all the same, unless TERM is unset or "dumb": then there is none. Lines are
+// wrapped to the width of a terminal (WrapLines).
 Streams StandardStreams();
+// Leaves the lines whole from here on, for programs.
+void KeepLines(const Streams& streams);
+
+enum class Colour { kBold = 1, kRed = 31, kGreen = 32, kYellow = 33 };
+// A text in a colour, if the stream is that of a terminal and NO_COLOR is unset or empty.
+struct Coloured {
+  Colour colour;
+  std::string text;
+};
+std::ostream& operator<<(std::ostream& out, const Coloured& coloured);
 
 // The buffer of such a stream, which writes to `target`.
 class EscapingBuffer final : public std::streambuf {
  public:
-  explicit EscapingBuffer(std::streambuf* target) : target_(*target) {}
+  // `size` returns the size of the terminal behind it.
+  explicit EscapingBuffer(
+      std::streambuf* target, Streams::Size size = [] { return ScreenSize(); }, bool has_colours = false)
+      : target_(*target), size_(std::move(size)), has_colours_(has_colours) {}
   // Writes a text as it is.
   void WriteRaw(std::string_view text);
+  // Begins a colour, or ends it (0).
+  void SetColour(int colour);
+  void KeepLines() { keeps_lines_ = true; }
 
  protected:
   int_type overflow(int_type c) override;
@@ -48,12 +59,20 @@ class EscapingBuffer final : public std::streambuf {
   int sync() override;
 
  private:
-  // Writes the first `size` bytes of what is pending.
+  // Escapes the first `size` bytes of what is pending. Writes them, on a terminal only whole lines.
   bool WritePending(size_t size);
+  bool WriteLines(size_t size);
 
   std::streambuf& target_;
+  const Streams::Size size_;
+  const bool has_colours_;
+  bool keeps_lines_ = false;
   std::string pending_;  // the beginning of a UTF-8 character
+  std::string line_;     // what has been escaped, and colours
 };
+
+// Returns the width of paragraphs on standard output: at most `most`, and that of its terminal if it has one.
+int ProseColumns(int most);
 
 // Returns the line cut to `columns`, with an ellipsis. Does not cut it if `columns` is 0.
 std::string FitLine(const std::string& line, int columns);
@@ -83,21 +102,27 @@ class Screen {
 // Writes lines that stay, and on a terminal one below them that is redrawn in place.
 class StatusLine {
  public:
-  // `columns` is the width of the terminal; 0: not a terminal.
-  StatusLine(std::ostream* out, int columns) : out_(*out), columns_(columns) {}
+  // Calls `size` before each line, which the terminal may have broken since it became narrower.
+  StatusLine(std::ostream* out, Streams::Size size) : out_(*out), size_(std::move(size)) {}
 
-  // Redraws the last line; does nothing if there is no terminal.
-  void Draw(const std::string& line);
+  int columns() const { return size_().columns; }
+  // Redraws the last line, with `bar` before it in a colour; does nothing if there is no terminal.
+  void Draw(const std::string& line, const std::string& bar = "");
   // Writes a line, or several, that stay.
   void Write(const std::string& text);
   // Removes the last line.
   void Clear();
 
  private:
+  void Erase();
+
   std::ostream& out_;
-  const int columns_;
-  bool drawn_ = false;
+  const Streams::Size size_;
+  int drawn_ = 0;  // the columns of the last line
 };
+
+// Returns a bar of so many columns, with the share in heavy lines.
+std::string Bar(double share, int columns);
 
 }  // namespace catchment
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/manifests.h"
+#include "common/base/version.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -47,6 +48,15 @@ class JobNames {
     nlohmann::ordered_json labels = {{"app.kubernetes.io/part-of", "catchment"},
                                      {"app.kubernetes.io/instance", job_.name}};
     if (!role.empty()) labels["app.kubernetes.io/component"] = role;
+    return labels;
+  }
+
+  // Returns the same, and labels that no selector has.
+  nlohmann::ordered_json Marks(const std::string& role = "") const {
+    nlohmann::ordered_json labels = Labels(role);
+    labels["app.kubernetes.io/name"] = "catchment";
+    labels["app.kubernetes.io/version"] = BuildVersion().substr(0, BuildVersion().find(','));
+    labels["app.kubernetes.io/managed-by"] = "catchment-manifests";
     return labels;
   }
 

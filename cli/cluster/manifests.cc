@@ -1,5 +1,8 @@
 #include "cli/cluster/manifests.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/cluster/job_names.h"
@@ -35,7 +38,7 @@ class Maker : private JobNames {
   Json Object(const std::string& version, const std::string& kind, const std::string& name) const {
     Json metadata = {{"name", name}};
     if (!job_.name_space.empty()) metadata["namespace"] = job_.name_space;
-    metadata["labels"] = Labels();
+    metadata["labels"] = Marks();
     return {{"apiVersion", version}, {"kind", kind}, {"metadata", metadata}};
   }
 
@@ -49,9 +52,15 @@ class Maker : private JobNames {
   Json Claim() const {
     Json claim = Object("v1", "PersistentVolumeClaim", Name("out"));
     claim["spec"] = {{"accessModes", Json::array({job_.site.one_node ? "ReadWriteOnce" : "ReadWriteMany"})},
-                     {"resources", {{"requests", {{"storage", "10Gi"}}}}}};
+                     {"resources", {{"requests", {{"storage", Storage()}}}}}};
     if (!job_.site.storage_class.empty()) claim["spec"]["storageClassName"] = job_.site.storage_class;
     return claim;
+  }
+
+  std::string Storage() const {
+    constexpr int64_t kGibibyte = int64_t{1} << 30, kLeast = 10;
+    if (!job_.site.storage.empty()) return job_.site.storage;
+    return absl::StrCat(std::max(kLeast, job_.stored_bytes * 3 / 2 / kGibibyte + 1), "Gi");
   }
 
   // Allows connections between the job's Pods and its servers, to DNS, and from one namespace to metrics, but
@@ -109,6 +118,7 @@ class Maker : private JobNames {
   Json Job(const std::string& role) const {
     Json job = Object("batch/v1", "Job", Name(role));
     job["spec"] = JobSpec(role);
+    if (job_.ttl_seconds >= 0) job["spec"]["ttlSecondsAfterFinished"] = job_.ttl_seconds;
     return job;
   }
 
@@ -131,7 +141,7 @@ class Maker : private JobNames {
       if (Count(role) == 0) continue;
       jobs.push_back({{"name", role},
                       {"replicas", 1},
-                      {"template", {{"metadata", {{"labels", Labels(role)}}}, {"spec", JobSpec(role)}}}});
+                      {"template", {{"metadata", {{"labels", Marks(role)}}}, {"spec", JobSpec(role)}}}});
     }
     Json set = Object("jobset.x-k8s.io/v1alpha2", "JobSet", job_.name);
     set["spec"] = {
@@ -140,6 +150,7 @@ class Maker : private JobNames {
         {"successPolicy", {{"operator", "All"}, {"targetReplicatedJobs", Json::array({kServer})}}},
         {"failurePolicy", {{"maxRestarts", 5}}},
         {"replicatedJobs", jobs}};
+    if (job_.ttl_seconds >= 0) set["spec"]["ttlSecondsAfterFinished"] = job_.ttl_seconds;
     return set;
   }
 

@@ -7,6 +7,7 @@
 #ifndef CATCHMENT_CLI_CLUSTER_MANIFESTS_H_
 #define CATCHMENT_CLI_CLUSTER_MANIFESTS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,11 +29,15 @@ struct KubernetesSite {
       tls_secret;  // has the files of deploy/make_certs.sh; empty: no TLS, or certificates of cert-manager
   bool cert_manager = false;
   bool one_node = false;
+  std::string memory;                       // of a worker or an evaluator; empty: by the figures of the job
+  std::string server_memory;                // likewise
+  std::string storage;                      // of the claim for results; empty: likewise
+  std::vector<std::string> node_selectors;  // [ROLE:]KEY=VALUE
+  std::vector<std::string> tolerations;     // [ROLE:]KEY[=VALUE][:EFFECT]
 };
 
-// Declares --image, --data_claim, --storage_class, --one_node, --tls_secret and --cert_manager. The help of
-// each begins with `head`.
-void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags);
+// Declares the flags of a cluster: --image and others.
+void AddSiteFlags(KubernetesSite* site, FlagSet* flags);
 
 // Returns the names of the flags that are given, and their values.
 std::vector<std::pair<std::string, std::string>> GivenFlags(const KubernetesSite& site);
@@ -51,20 +56,26 @@ struct KubernetesJob {
   int metrics_port = 0;           // at which all daemons serve metrics; 0: none
   std::string metrics_from = "";  // the namespace whose Pods may read them; empty: the job's
   bool jobset = false;            // everything in a JobSet instead of a StatefulSet and Jobs
-  std::string run = "";           // the value of `run` in the ConfigMap; empty: there is none
+  int ttl_seconds = -1;           // after which Jobs that have ended are deleted; -1: never
+  std::string program = "";       // the command of the workers and evaluators; empty: the job has `layers`
+  // The bytes that they need by the figures of `catchment validate`.
+  int64_t worker_bytes = 0;
+  int64_t server_bytes = 0;
+  int64_t stored_bytes = 0;  // checkpoints and models
+  std::string run = "";      // the value of `run` in the ConfigMap; empty: there is none
 };
 
 // Returns an error for a name or a namespace that Kubernetes would refuse, and those of CheckSite.
 absl::Status CheckKubernetesJob(const KubernetesJob& job);
-
-// Returns an error if Pods could not train the job: its workers would need a program.
-absl::Status CheckModelForKubernetes(const v1::Job& job);
 
 // Returns the manifests as YAML documents, for `kubectl apply -f`. `job` is valid.
 std::string Manifests(const KubernetesJob& job);
 
 // `catchment manifests JOB`: prints the job's manifests. Exit code 0: printed; 1: the job is not valid.
 int RunManifests(const std::vector<std::string>& args, const Streams& streams);
+
+// In the volume for results: the weights that the program begins with, which the first worker writes.
+inline constexpr char kInitialWeights[] = "/out/initial.safetensors";
 
 // Returns the template of the Pods of a role, for a StatefulSet or a Job. The job is valid.
 nlohmann::ordered_json PodTemplate(const KubernetesJob& job, const std::string& role);

@@ -1,9 +1,14 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/cluster/job_names.h"
 #include "cli/cluster/manifests.h"
 #include "common/base/random.h"
@@ -22,6 +27,22 @@ std::string HashOf(const std::string& text) {
   return FormatId(hash);
 }
 
+std::string Quantity(int64_t mebibytes) {
+  return mebibytes % 1024 == 0 ? absl::StrCat(mebibytes / 1024, "Gi") : absl::StrCat(mebibytes, "Mi");
+}
+
+// Returns the values of a flag that are for a role, without its name: "worker:a=b" is for workers.
+std::vector<std::string> ForRole(const std::vector<std::string>& given, const std::string& role) {
+  std::vector<std::string> found;
+  for (absl::string_view value : given) {
+    if (absl::ConsumePrefix(&value, role + ":") ||
+        (!absl::StartsWith(value, "server:") && !absl::StartsWith(value, "worker:") &&
+         !absl::StartsWith(value, "evaluator:")))
+      found.emplace_back(value);
+  }
+  return found;
+}
+
 // Makes the template of one role's Pods.
 class PodMaker : private JobNames {
  public:
@@ -35,16 +56,14 @@ class PodMaker : private JobNames {
     // A server that receives SIGTERM stops the whole job with a checkpoint.
     pod["terminationGracePeriodSeconds"] = role_ == kServer ? 120 : 30;
     pod["securityContext"] = {{"runAsNonRoot", true}, {"runAsUser", kUser}, {"runAsGroup", kUser}};
-    if (role_ == kServer) pod["securityContext"]["fsGroup"] = kUser;
+    if (WritesResults()) pod["securityContext"]["fsGroup"] = kUser;
     pod["securityContext"]["seccompProfile"] = {{"type", "RuntimeDefault"}};
     if (role_ == kServer) pod["affinity"] = OnDifferentNodes();
-    if (OnGpu()) {
-      pod["tolerations"] =
-          Json::array({{{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}});
-    }
+    if (const Json selector = NodeSelector(); !selector.empty()) pod["nodeSelector"] = selector;
+    if (const Json tolerations = Tolerations(); !tolerations.empty()) pod["tolerations"] = tolerations;
     pod["containers"] = Json::array({Container()});
     pod["volumes"] = Volumes();
-    Json metadata = {{"labels", Labels(role_)}};
+    Json metadata = {{"labels", Marks(role_)}};
     // Kubernetes restarts the servers when their template changes, and they read the job when they start. The
     // templates of Jobs and of a JobSet cannot be changed.
     if (role_ == kServer && !job_.jobset)
@@ -60,6 +79,34 @@ class PodMaker : private JobNames {
              {{"preferredDuringSchedulingIgnoredDuringExecution",
                Json::array({{{"weight", 100}, {"podAffinityTerm", term}}})}}}};
   }
+
+  Json NodeSelector() const {
+    Json selector = Json::object();
+    for (const std::string& given : ForRole(job_.site.node_selectors, role_)) {
+      const std::pair<std::string, std::string> label = absl::StrSplit(given, absl::MaxSplits('=', 1));
+      selector[label.first] = label.second;
+    }
+    return selector;
+  }
+
+  Json Tolerations() const {
+    std::vector<std::string> all = ForRole(job_.site.tolerations, role_);
+    if (OnGpu()) all.insert(all.begin(), "nvidia.com/gpu:NoSchedule");
+    Json tolerations = Json::array();
+    for (const std::string& given : all) {
+      const std::pair<std::string, std::string> parts = absl::StrSplit(given, absl::MaxSplits(':', 1));
+      const std::pair<std::string, std::string> taint = absl::StrSplit(parts.first, absl::MaxSplits('=', 1));
+      Json one = {{"key", taint.first}, {"operator", taint.second.empty() ? "Exists" : "Equal"}};
+      if (!taint.second.empty()) one["value"] = taint.second;
+      if (!parts.second.empty()) one["effect"] = parts.second;
+      tolerations.push_back(one);
+    }
+    return tolerations;
+  }
+
+  bool RunsProgram() const { return role_ != kServer && !job_.program.empty(); }
+
+  bool WritesResults() const { return role_ == kServer || (role_ == kWorker && RunsProgram()); }
 
   bool OnGpu() const { return role_ == kWorker && job_.job.device() == v1::CUDA; }
 
@@ -131,6 +178,12 @@ class PodMaker : private JobNames {
                                          {"JOB", "/job/job.textproto"}});
       if (!job_.jobset) variables.emplace_back("STAY", "/tmp/ended");
     }
+    if (!job_.program.empty() && role_ == kServer) variables.emplace_back("AWAIT", kInitialWeights);
+    if (RunsProgram()) {
+      // $(NAME) is Kubernetes' notation for a variable.
+      variables.emplace_back("PROGRAM", absl::StrReplaceAll(job_.program, {{"$(", "$$("}}));
+      variables.emplace_back("HOME", "/tmp");
+    }
     Json env = Json::array();
     for (const auto& [name, value] : variables) env.push_back({{"name", name}, {"value", value}});
     return env;
@@ -162,16 +215,25 @@ class PodMaker : private JobNames {
   Json Resources() const {
     const bool small = job_.site.one_node;
     const int cores = role_ == kWorker ? job_.threads : 1;
+    const int64_t least = OnGpu() ? 8192 : small ? 256 : 1024, more = OnGpu() ? 8192 : 3072;
+    const int64_t needed = std::max(least, NeededMebibytes());
+    const std::string& given = role_ == kServer ? job_.site.server_memory : job_.site.memory;
     Json requests = {{"cpu", small ? "100m" : absl::StrCat(cores)},
-                     {"memory", OnGpu() ? "8Gi"
-                                : small ? "256Mi"
-                                        : "1Gi"}};
-    Json limits = {{"memory", OnGpu() ? "16Gi" : "4Gi"}};
+                     {"memory", given.empty() ? Quantity(needed) : given}};
+    Json limits = {{"memory", given.empty() ? Quantity(needed + more) : given}};
     if (OnGpu()) {
       requests["nvidia.com/gpu"] = "1";
       limits["nvidia.com/gpu"] = "1";
     }
     return {{"requests", requests}, {"limits", limits}};
+  }
+
+  // The figures of `catchment validate` are without the program and its libraries, and without the data and
+  // buffers, for which limits are higher than requests.
+  int64_t NeededMebibytes() const {
+    const int64_t own = RunsProgram() ? 2048 : 256,
+                  bytes = role_ == kServer ? job_.server_bytes : job_.worker_bytes;
+    return own + (bytes * 3 / 2 >> 20) / 64 * 64;
   }
 
   Json Mounts() const {
@@ -180,8 +242,10 @@ class PodMaker : private JobNames {
       if (read_only) made["readOnly"] = true;
       return made;
     };
-    Json mounts = {mount("out", /*read_only=*/role_ != kServer), mount("tmp", /*read_only=*/false)};
+    Json mounts = {mount("out", /*read_only=*/!WritesResults()), mount("tmp", /*read_only=*/false)};
     if (role_ == kServer) mounts.push_back(mount("job", /*read_only=*/true));
+    // A container has 64 MiB otherwise, too few for the processes of a DataLoader.
+    if (RunsProgram()) mounts.push_back({{"name", "shm"}, {"mountPath", "/dev/shm"}});
     if (ReadsData()) mounts.push_back(mount("data", /*read_only=*/true));
     if (Secure()) mounts.push_back(mount("certs", /*read_only=*/true));
     return mounts;
@@ -191,6 +255,7 @@ class PodMaker : private JobNames {
     Json volumes = {{{"name", "out"}, {"persistentVolumeClaim", {{"claimName", Name("out")}}}},
                     {{"name", "tmp"}, {"emptyDir", Json::object()}}};
     if (role_ == kServer) volumes.push_back({{"name", "job"}, {"configMap", {{"name", Name("job")}}}});
+    if (RunsProgram()) volumes.push_back({{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}}}});
     if (ReadsData()) {
       volumes.push_back(
           {{"name", "data"},

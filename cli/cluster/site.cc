@@ -1,5 +1,6 @@
 // The flags of a cluster, and the checks of a job for it.
 #include <algorithm>
+#include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -32,32 +33,69 @@ absl::Status CheckName(const std::string& flag, const std::string& name, size_t 
                              ", and begin and end with a letter or a digit"));
 }
 
+// Returns an error unless Kubernetes accepts a quantity of bytes; an empty one is a default.
+absl::Status CheckQuantity(const std::string& flag, const std::string& quantity) {
+  static const std::regex* const kQuantity = new std::regex("([1-9][0-9]*([kMGT]|[KMGT]i)?)?");
+  if (std::regex_match(quantity, *kQuantity)) return absl::OkStatus();
+  return Refuse(absl::StrCat("--", flag, "=", quantity, ": must be a whole number of bytes, such as 16Gi"));
+}
+
+absl::Status CheckPlacement(const KubernetesSite& site) {
+  static const std::string role = "((server|worker|evaluator):)?";
+  static const std::string key = "[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", value = "[A-Za-z0-9._-]*";
+  static const std::regex* const kSelector = new std::regex(absl::StrCat(role, key, "=", value));
+  static const std::regex* const kToleration =
+      new std::regex(absl::StrCat(role, key, "(=", value, ")?(:(NoSchedule|PreferNoSchedule|NoExecute))?"));
+  for (const std::string& one : site.node_selectors) {
+    if (std::regex_match(one, *kSelector)) continue;
+    return Refuse(absl::StrCat("--node_selector=", one,
+                               ": must be a label, such as pool=gpu, or worker:pool=gpu for workers only"));
+  }
+  for (const std::string& one : site.tolerations) {
+    if (std::regex_match(one, *kToleration)) continue;
+    return Refuse(absl::StrCat("--toleration=", one,
+                               ": must be a taint, such as spot=true:NoSchedule; effects are NoSchedule, "
+                               "PreferNoSchedule and NoExecute"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags) {
+void AddSiteFlags(KubernetesSite* site, FlagSet* flags) {
   flags->AddString("image", "IMAGE", &site->image,
-                   head +
-                       "Required: the image of all Pods, built with deploy/container/Dockerfile, "
-                       "such as registry.example/catchment:0.1.0.");
+                   "Image of all Pods, built with deploy/container/Dockerfile, "
+                   "such as registry.example/catchment:0.1.0. Required.");
   flags->AddString("data_claim", "NAME", &site->data_claim,
-                   head +
-                       "PersistentVolumeClaim with the data, mounted by workers and evaluators at /data "
-                       "($CATCHMENT_DATA). Not needed for generated data.");
+                   "PersistentVolumeClaim with the data, mounted by workers and evaluators at /data "
+                   "($CATCHMENT_DATA). Not needed for generated data.");
   flags->AddString("storage_class", "NAME", &site->storage_class,
-                   head +
-                       "Storage class of the volume for results, which all servers write to; it must support "
-                       "ReadWriteMany. Default: the cluster's.");
+                   "Storage class of the volume for results, which all servers write to; it must support "
+                   "ReadWriteMany. Default: the cluster's.");
   flags->AddSwitch("one_node", &site->one_node,
-                   head +
-                       "For clusters of one node, such as kind and minikube: the volume is ReadWriteOnce, "
-                       "Pods request a tenth of a core, and an image that the node has is not pulled.");
+                   "For clusters of one node, such as kind and minikube: the volume is ReadWriteOnce, "
+                   "Pods request a tenth of a core, and an image that the node has is not pulled.");
   flags->AddString("tls_secret", "NAME", &site->tls_secret,
-                   head +
-                       "Mutual TLS with the files of deploy/make_certs.sh in this Secret. Without it or "
-                       "--cert_manager, connections are in clear text, protected only by the NetworkPolicy.");
-  flags->AddSwitch(
-      "cert_manager", &site->cert_manager,
-      head + "Mutual TLS with certificates made and renewed by cert-manager, which must be installed.");
+                   "Mutual TLS with the files of deploy/make_certs.sh in this Secret. Without it or "
+                   "--cert_manager, connections are in clear text, protected only by the NetworkPolicy.");
+  flags->AddSwitch("cert_manager", &site->cert_manager,
+                   "Mutual TLS with certificates made and renewed by cert-manager, which must be installed.");
+  flags->AddString(
+      "memory", "QUANTITY", &site->memory,
+      "Memory of a worker or an evaluator, such as 16Gi, as request and limit. Default: 1.5 times "
+      "what `catchment validate` says, at least 1Gi, and up to 3Gi more for data; with a GPU at "
+      "least 8Gi, and up to 8Gi more.");
+  flags->AddString("server_memory", "QUANTITY", &site->server_memory, "Memory of a server, likewise.");
+  flags->AddString("storage", "QUANTITY", &site->storage,
+                   "Size of the volume for results. Default: 1.5 times what checkpoints and models need, at "
+                   "least 10Gi.");
+  flags->AddList("node_selector", "[ROLE:]KEY=VALUE", &site->node_selectors,
+                 "Label of the nodes for all Pods, or those of a role: server, worker or evaluator. May be "
+                 "repeated.");
+  flags->AddList(
+      "toleration", "[ROLE:]KEY[=VALUE][:EFFECT]", &site->tolerations,
+      "Taint of nodes on which Pods may run all the same, such as worker:spot=true:NoSchedule. May "
+      "be repeated.");
 }
 
 std::vector<std::pair<std::string, std::string>> GivenFlags(const KubernetesSite& site) {
@@ -95,6 +133,10 @@ absl::Status CheckSite(const KubernetesSite& site) {
 
 absl::Status CheckKubernetesJob(const KubernetesJob& job) {
   RETURN_IF_ERROR(CheckSite(job.site));
+  RETURN_IF_ERROR(CheckPlacement(job.site));
+  RETURN_IF_ERROR(CheckQuantity("memory", job.site.memory));
+  RETURN_IF_ERROR(CheckQuantity("server_memory", job.site.server_memory));
+  RETURN_IF_ERROR(CheckQuantity("storage", job.site.storage));
   RETURN_IF_ERROR(CheckName("name", job.name, kMaxName, /*dots=*/false));
   if (absl::ascii_isdigit(job.name.front())) {
     return Refuse(absl::StrCat("--name=", job.name, ": a Service's name begins with a letter"));
@@ -112,13 +154,6 @@ absl::Status CheckKubernetesJob(const KubernetesJob& job) {
   }
   if (job.name_space.empty()) return absl::OkStatus();
   return CheckName("namespace", job.name_space, kMaxLabel, /*dots=*/false);
-}
-
-absl::Status CheckModelForKubernetes(const v1::Job& job) {
-  if (!job.model().has_external()) return absl::OkStatus();
-  return Refuse(
-      "model.external: Pods of these manifests run no program; give a job whose model is `layers`, "
-      "or train on this machine or on Slurm");
 }
 
 }  // namespace catchment

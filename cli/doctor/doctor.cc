@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/base/terminal.h"
 #include "cli/doctor/checkup.h"
 #include "cli/doctor/judge.h"
 #include "cli/live/job_control.h"
@@ -33,7 +34,7 @@ constexpr char kNotes[] =
     "\nExit code: 0: no check failed, though some may warn; 1: some failed; 2: wrong command line.\n";
 
 constexpr size_t kTextColumn = 20;
-constexpr int kWidth = 110;
+constexpr int kWidest = 110;
 
 struct Check {
   const char* name;
@@ -105,10 +106,10 @@ std::string ToText(const std::vector<NamedFinding>& findings) {
     head.resize(6, ' ');
     head += check;
     head.resize(kTextColumn + 2, ' ');
-    text += HangingParagraph(head, OneLine(finding.text), kTextColumn + 2, kWidth);
+    text += HangingParagraph(head, OneLine(finding.text), kTextColumn + 2, ProseColumns(kWidest));
     if (finding.remedy.empty()) continue;
     const std::string indent(kTextColumn + 2, ' ');
-    text += HangingParagraph(indent, OneLine(finding.remedy), kTextColumn + 2, kWidth);
+    text += HangingParagraph(indent, OneLine(finding.remedy), kTextColumn + 2, ProseColumns(kWidest));
   }
   return text;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/base/terminal.h"
 #include "cli/live/advice.h"
 #include "cli/live/status_text.h"
 #include "common/base/text.h"
@@ -16,14 +17,14 @@ namespace catchment {
 namespace {
 
 constexpr int kIndent = 17;
-constexpr int kWidth = 100;
+constexpr int kWidest = 100;
 // The most rows of the table; of more layers, the first and the last half of these are shown.
 constexpr size_t kShownLayers = 16;
 
 std::string Item(const std::string& name, const std::string& text) {
   std::string head = "  " + name;
   head.resize(kIndent, ' ');
-  return HangingParagraph(head, text, kIndent, kWidth);
+  return HangingParagraph(head, text, kIndent, ProseColumns(kWidest));
 }
 
 // Returns a line of a job file.
@@ -71,7 +72,7 @@ std::string DescribeSteps(const v1::SyntheticModel& model) {
       "  ",
       absl::StrCat("Synthetic: a step ", length,
                    " without using the processor, and sends fixed numbers. Nothing is learned."),
-      2, kWidth);
+      2, ProseColumns(kWidest));
 }
 
 // Returns sentences that precede the table of layers.
@@ -85,7 +86,7 @@ std::string DescribeOrigin(const v1::Model& model) {
     absl::StrAppend(&text, "Initial weights: those in ", model.initial_weights(),
                     ", which every server reads.");
   }
-  return text.empty() ? "" : HangingParagraph("  ", text, 2, kWidth);
+  return text.empty() ? "" : HangingParagraph("  ", text, 2, ProseColumns(kWidest));
 }
 
 void AddLayer(const LayerShape& layer, Table* table) {
@@ -139,14 +140,16 @@ std::string DescribePrecision(const v1::Computation& computation) {
 
 std::string ExplainAlgorithm(const JobFacts& facts) {
   const v1::Algorithm& algorithm = facts.job().algorithm();
+  v1::Optimizer ungrouped = facts.job().optimizer();
+  ungrouped.clear_groups();  // ExplainGroups has them
   return absl::StrCat(
       "algorithm: the preset \"", algorithm.preset(), "\" and the job's own settings are these axes\n",
       InFile("algorithm.consistency ", algorithm.consistency()),
       InFile("algorithm.contribution", algorithm.contribution()),
-      InFile("algorithm.compensation", algorithm.compensation()),
-      InFile("optimizer             ", facts.job().optimizer()), "effect\n",
-      Item("who waits", DescribeConsistency(facts)), Item("what is sent", DescribeContribution(facts)),
-      Item("staleness", DescribeCompensation(facts)), Item("optimizer", DescribeOptimizer(facts)),
+      InFile("algorithm.compensation", algorithm.compensation()), InFile("optimizer             ", ungrouped),
+      "effect\n", Item("who waits", DescribeConsistency(facts)),
+      Item("what is sent", DescribeContribution(facts)), Item("staleness", DescribeCompensation(facts)),
+      Item("optimizer", DescribeOptimizer(facts)),
       Item("learning rate", DescribeSchedule(facts) + DescribeWorkerScaling(facts)),
       Item("budget", DescribeBudget(facts)), Item("evaluation", DescribeEvaluation(facts.job())));
 }
@@ -170,19 +173,23 @@ std::string ExplainModel(const JobFacts& facts) {
 std::string ExplainServers(const JobFacts& facts) {
   Table table;
   table.Add({"server", "weights", "optimizer state", "compensation at most", "waiting at most", "snapshot",
-             "total"});
+             "standby", "total"});
   for (const int s : ShownServers(facts.servers())) {
     if (s < 0) {
-      table.Add({"...", "", "", "", "", "", ""});
+      table.Add({"...", "", "", "", "", "", "", ""});
       continue;
     }
     const ServerBytes bytes = facts.server(s);
     table.Add({absl::StrCat(s), Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.compensation),
-               Bytes(bytes.waiting), Bytes(bytes.snapshot), Bytes(bytes.total())});
+               Bytes(bytes.waiting), Bytes(bytes.snapshot), Bytes(bytes.standby), Bytes(bytes.total())});
   }
   return absl::StrCat(
-      "memory of each server (compensation: copies of the weights sent to each worker; waiting: "
-      "contributions not\nyet applied; snapshot: the copy from which checkpoints are written)\n",
+      HangingParagraph(
+          "",
+          "memory of each server (compensation: copies of the weights sent to each worker; waiting: "
+          "contributions not yet applied, and answers not yet sent; snapshot: the copy from which checkpoints are "
+          "written; standby: the copy of another server's shard)",
+          0, ProseColumns(kWidest)),
       table.Print());
 }
 
@@ -198,7 +205,7 @@ std::string ExplainWorker(const JobFacts& facts) {
 std::string ExplainComputation(const JobFacts& facts) {
   const v1::Computation& computation = facts.job().computation();
   return absl::StrCat("precision of matrix products\n", InFile("computation", computation),
-                      HangingParagraph("  ", DescribePrecision(computation), 2, kWidth));
+                      HangingParagraph("  ", DescribePrecision(computation), 2, ProseColumns(kWidest)));
 }
 
 bool IsCompressed(const v1::Compression& compression) {
@@ -221,17 +228,18 @@ std::string ExplainWire(const JobFacts& facts) {
           ? "; between processes of one machine, which share memory, no codec (FLOAT32) is faster"
           : "");
   return absl::StrCat("on the wire, for each worker", split, "\n", InFile("compression", compression),
-                      HangingParagraph("  ", text, 2, kWidth));
+                      HangingParagraph("  ", text, 2, ProseColumns(kWidest)));
 }
 
 std::string ExplainJob(const JobFacts& facts) {
   const std::vector<Warning> warnings = AdviseJob(facts.job());
-  return absl::StrCat("job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
-                      Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n",
-                      ExplainModel(facts), "\ndata\n", HangingParagraph("  ", DescribeData(facts), 2, kWidth),
-                      "\n", ExplainPlacement(facts), "\n", ExplainServers(facts), "\n", ExplainWorker(facts),
-                      "\n", ExplainComputation(facts), "\n", ExplainWire(facts),
-                      warnings.empty() ? "" : absl::StrCat("\n", WarningsText(warnings)));
+  return absl::StrCat(
+      "job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
+      Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n", ExplainModel(facts), "\n",
+      ExplainGroups(facts), "data\n", HangingParagraph("  ", DescribeData(facts), 2, ProseColumns(kWidest)),
+      "\n", ExplainPlacement(facts), "\n", ExplainServers(facts), "\n", ExplainWorker(facts), "\n",
+      ExplainComputation(facts), "\n", ExplainWire(facts),
+      warnings.empty() ? "" : absl::StrCat("\n", WarningsText(warnings, ProseColumns(kWidest))));
 }
 
 }  // namespace catchment

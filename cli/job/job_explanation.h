@@ -18,6 +18,8 @@ std::string ExplainJob(const JobFacts& facts);
 // Each returns a part of it.
 std::string ExplainAlgorithm(const JobFacts& facts);
 std::string ExplainModel(const JobFacts& facts);
+// Returns "" if the job has no groups of parameters.
+std::string ExplainGroups(const JobFacts& facts);
 std::string ExplainServers(const JobFacts& facts);
 std::string ExplainWorker(const JobFacts& facts);
 std::string ExplainComputation(const JobFacts& facts);
@@ -45,11 +47,18 @@ std::string DescribeEvaluation(const v1::Job& job);
 //   block      {kib, parameters, count}
 //   placement  [{server, begin, end (in the flat vector), parameters, bytes, against_even_percent, blocks}]
 //   tensors    [{name, shape, parts: [{server, begin, end (in the tensor)}]}]
+//   groups     [{names, weight_decay, learning_rate_factor, frozen (as far as they are set),
+//               tensors, parameters (counts)}], of optimizer.groups
 //   wire       {push_bytes, push_messages, push_every_steps, pull_bytes, pull_every_steps, bytes_per_step}
 //              of one worker
-//   memory     {servers: [{server, weights, optimizer_state, compensation, waiting, snapshot, total}],
-//               worker: {model, algorithm, total}}
+//   memory     {servers: [{server, weights, optimizer_state, compensation, waiting, snapshot, standby,
+//                          total}], worker: {model, algorithm, total}}
+//   version, text, settings, facts: docs/doors.md
 nlohmann::ordered_json JobToJson(const JobFacts& facts);
+// Return parts of it.
+nlohmann::ordered_json GroupsToJson(const JobFacts& facts);
+nlohmann::ordered_json SettingsToJson(const google::protobuf::Message& message);
+nlohmann::ordered_json FactsToJson(const JobFacts& facts);
 
 // A server's values of one tensor, counted from the tensor's first.
 struct TensorPart {

@@ -1,10 +1,15 @@
 #include "cli/job/job_facts.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/machine.h"
 #include "common/base/rounding.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/codec/codec.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
@@ -39,8 +44,21 @@ int64_t JobFacts::contributions() const { return PaceOf(job_).contributions; }
 int64_t JobFacts::contributions_make() const { return PaceOf(job_).updates; }
 int64_t JobFacts::contributions_waiting() const {
   const v1::Consistency& consistency = job_.algorithm().consistency();
-  const bool wait = NumGroups(consistency) > 0 || IsBuffered(consistency);
+  // Nobody waits in groups of one.
+  const bool wait =
+      NumGroups(consistency) > 0 ? contributions() > NumGroups(consistency) : IsBuffered(consistency);
   return wait ? contributions() : consistency.asynchronous().emulated_delay();
+}
+
+int64_t JobFacts::contributions_held() const {
+  const bool in_any_order = AddsUpContributions(job_) && !job_.deterministic();
+  const int64_t waiting = contributions_waiting();
+  return in_any_order ? std::min<int64_t>(waiting, NumGroups(job_.algorithm().consistency())) : waiting;
+}
+int64_t JobFacts::answers_held() const {
+  const int64_t groups = NumGroups(job_.algorithm().consistency());
+  if (groups == 0 || contributions_waiting() == 0) return 0;
+  return elastic() ? contributions() + groups : 1;
 }
 
 int64_t JobFacts::train_samples() const { return ShapeOf(job_.data()).train_samples; }
@@ -94,8 +112,12 @@ ServerBytes JobFacts::server(int index) const {
   const auto vectors = KindOf(compensation).vectors;
   const int64_t averages = vectors == nullptr ? 0 : bytes.weights * vectors(compensation);
   bytes.compensation = averages + (CorrectsGradients(compensation) ? bytes.weights * workers() : 0);
-  bytes.waiting = bytes.weights * contributions_waiting();
+  bytes.waiting = bytes.weights * (contributions_held() + answers_held());
   bytes.snapshot = bytes.weights + bytes.optimizer_state + averages;
+  if (job_.faults().standby() > 0 && servers() > 1) {
+    const int copied = (index + servers() - 1) % servers();
+    bytes.standby = bytes.snapshot / bytes.parameters * layout_.shard(copied).size();
+  }
   return bytes;
 }
 
@@ -109,6 +131,41 @@ WorkerBytes JobFacts::worker() const {
   bytes.algorithm = all * KindOf(job_.algorithm().contribution()).worker_vectors(job_);
   if (HasErrorFeedback(job_.compression().push())) bytes.algorithm += all;
   return bytes;
+}
+
+int64_t JobFacts::memory() const {
+  int64_t bytes = workers() * worker().total();
+  for (int s = 0; s < servers(); ++s) bytes += server(s).total();
+  return bytes;
+}
+
+int64_t JobFacts::disk() const {
+  int64_t checkpoint = 0;
+  for (int s = 0; s < servers(); ++s) checkpoint += server(s).snapshot;
+  // One is written before the oldest is deleted.
+  return checkpoint * (job_.checkpoint().keep() + int64_t{1}) + layout_.size() * kFloat;
+}
+
+std::vector<std::string> DescribeShortages(const JobFacts& facts, const std::string& directory) {
+  std::vector<std::string> sentences;
+  const auto describe = [&](int64_t needed, int64_t free, const std::string& of, const std::string& remedy) {
+    if (free == 0 || needed <= free) return;
+    sentences.push_back(absl::StrCat("With all of its processes on this machine the job needs ",
+                                     Bytes(needed), of, "; ", Bytes(free), " are free. ", remedy));
+  };
+  describe(facts.memory(), FreeMemory(), " of memory, in addition to its data",
+           "Use several machines, or fewer workers.");
+  if (directory.empty()) return sentences;
+  std::error_code error;
+  std::filesystem::path existing = std::filesystem::absolute(directory, error);
+  while (!std::filesystem::exists(existing, error) && existing.has_relative_path())
+    existing = existing.parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(existing, error);
+  describe(facts.disk(), error ? 0 : static_cast<int64_t>(space.available),
+           absl::StrCat(" of disk for ", Plural(facts.job().checkpoint().keep() + 1, "checkpoint"),
+                        " and the final weights in ", directory),
+           "Choose another --out, or a lower checkpoint.keep.");
+  return sentences;
 }
 
 }  // namespace catchment

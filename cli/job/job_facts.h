@@ -3,6 +3,7 @@
 #define CATCHMENT_CLI_JOB_JOB_FACTS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,11 +29,12 @@ struct ServerBytes {
   int64_t weights = 0;
   int64_t optimizer_state = 0;
   int64_t compensation = 0;  // at most: the weights sent to each worker, and averages
-  // Contributions that wait to be applied, at most.
+  // Contributions that wait to be applied, and answers that wait to be sent, at most.
   int64_t waiting = 0;
-  // A copy from which checkpoints are written.
+  // A copy from which checkpoints are written, each as large.
   int64_t snapshot = 0;
-  int64_t total() const { return weights + optimizer_state + compensation + waiting + snapshot; }
+  int64_t standby = 0;  // the copy of another server's shard
+  int64_t total() const { return weights + optimizer_state + compensation + waiting + snapshot + standby; }
 };
 
 struct WorkerBytes {
@@ -62,6 +64,11 @@ class JobFacts {
   int64_t contributions_make() const;
   // Returns the largest number of contributions that wait on the servers, for others or for a delay.
   int64_t contributions_waiting() const;
+  // Return how many vectors as long as the weights the servers keep at most for contributions that wait,
+  // fewer if they are added up, and for the answers to those of a group: one for all, or with elastic
+  // averaging one for each and the weights before the update.
+  int64_t contributions_held() const;
+  int64_t answers_held() const;
 
   // Return the numbers of samples of the data; 0 for data.table, whose rows are known after a worker has read
   // them.
@@ -81,6 +88,10 @@ class JobFacts {
   WireBytes wire() const;
   ServerBytes server(int index) const;
   WorkerBytes worker() const;
+  // Return the bytes that all servers and workers need together, and the checkpoints that are kept and the
+  // final weights on disk.
+  int64_t memory() const;
+  int64_t disk() const;
 
  private:
   JobFacts(v1::Job job, std::vector<LayerShape> layers, ParameterLayout layout)
@@ -90,6 +101,10 @@ class JobFacts {
   std::vector<LayerShape> layers_;
   ParameterLayout layout_;
 };
+
+// Returns a sentence for each of memory and disk of which the job needs more than this machine has free if
+// all of its processes run here. `directory`: of the run; empty: not known yet.
+std::vector<std::string> DescribeShortages(const JobFacts& facts, const std::string& directory);
 
 }  // namespace catchment
 

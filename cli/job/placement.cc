@@ -4,13 +4,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/base/terminal.h"
 #include "cli/job/job_explanation.h"
 #include "common/base/text.h"
 
 namespace catchment {
 namespace {
 
-constexpr int kWidth = 100;
+constexpr int kWidest = 100;
 constexpr int kShownServers = 8;
 constexpr size_t kShownTensors = 3;
 constexpr size_t kShownParts = 4;
@@ -160,15 +161,15 @@ std::string ExplainPlacement(const JobFacts& facts) {
   const ParameterLayout& layout = facts.layout();
   const std::string blocks = DescribeBlocks(facts);
   if (facts.servers() == 1) {
-    return absl::StrCat("placement\n",
-                        HangingParagraph("  ", absl::StrCat("All on one server. ", blocks), 2, kWidth));
+    return absl::StrCat("placement\n", HangingParagraph("  ", absl::StrCat("All on one server. ", blocks), 2,
+                                                        ProseColumns(kWidest)));
   }
   const std::string how = Whole(layout) ? "each as a whole, in parts that are as even as possible"
                                         : "split into parts of equal size";
-  return absl::StrCat(
-      "placement (the tensors one after another, ", how, ")\n", ServerTable(layout),
-      HangingParagraph("  ", absl::StrCat(DescribeSplits(layout), DescribeUnevenness(layout)), 2, kWidth),
-      HangingParagraph("  ", blocks, 2, kWidth));
+  return absl::StrCat("placement (the tensors one after another, ", how, ")\n", ServerTable(layout),
+                      HangingParagraph("  ", absl::StrCat(DescribeSplits(layout), DescribeUnevenness(layout)),
+                                       2, ProseColumns(kWidest)),
+                      HangingParagraph("  ", blocks, 2, ProseColumns(kWidest)));
 }
 
 }  // namespace catchment

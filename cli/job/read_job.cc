@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/base/process.h"
+#include "cli/job/job_door.h"
 #include "common/base/atomic_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -115,6 +116,8 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
   ASSIGN_OR_RETURN(ProgramDescription asked, ProgramDescription::Ask(program, signals));
   description->emplace(std::move(asked));
   v1::Job described = (*description)->part();
+  // The job's own groups replace the program's: a group's place in the list counts.
+  if (job.optimizer().groups_size() > 0) described.mutable_optimizer()->clear_groups();
   described.MergeFrom(job);
   return described;
 }
@@ -132,17 +135,19 @@ absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, i
   return FillDefaultsAndValidate(std::move(job));
 }
 
+std::string AdviceOfFlag(const std::string& name, const std::string& value) {
+  const std::string field = FieldOfFlag(name);
+  if (field.empty()) return "";
+  return absl::StrCat(field, absl::StrContains(field, " or ") ? " are fields" : " is a field",
+                      " of the job: --set ", field.substr(0, field.find(' ')), "=",
+                      value.empty() ? "VALUE" : value);
+}
+
 void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
   flags->AddList("set", "PATH=VALUE", set,
                  "Changes a field of the job: --set batch_size=128 --set "
                  "optimizer.momentum=0.5. May be repeated.");
-  flags->SetAdvice([](const std::string& name, const std::string& value) -> std::string {
-    const std::string field = FieldOfFlag(name);
-    if (field.empty()) return "";
-    return absl::StrCat(field, absl::StrContains(field, " or ") ? " are fields" : " is a field",
-                        " of the job: --set ", field.substr(0, field.find(' ')), "=",
-                        value.empty() ? "VALUE" : value);
-  });
+  flags->SetAdvice(AdviceOfFlag);
 }
 
 int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err) {

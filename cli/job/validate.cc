@@ -1,12 +1,16 @@
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/base/run_directory.h"
+#include "cli/base/terminal.h"
 #include "cli/job/commands.h"
+#include "cli/job/job_door.h"
 #include "cli/job/job_explanation.h"
 #include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
@@ -49,12 +53,15 @@ struct Options {
   std::string program;
   std::string write;
   int claim = -1;
+  bool overwrite = false;
+  bool door = false;
 };
 
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment validate", .usage = kUsage, .notes = kNotes};
   line.notes += HangingParagraph("Presets of algorithms: ", absl::StrCat(ListPresets(), "."), 2, 100);
-  line.argument = {"JOB", "examples/mnist_cnn.textproto", &o->job, [o] { return !o->program.empty(); }};
+  line.argument = {"JOB", "examples/mnist_cnn.textproto", &o->job,
+                   [o] { return !o->program.empty() || o->door; }};
   AddSetFlag(&o->set, &line.flags);
   line.flags.AddInt("servers", "N", 1, &o->servers,
                     "Servers between which the weights are split. Default 1.");
@@ -67,6 +74,10 @@ CommandLine MakeCommandLine(Options* o) {
       "since they have no --set. Weights described by a program are written to FILE.safetensors.");
   // For scripts that start daemons: the number of an open file, DIR/command.lock of the directory of --write.
   line.flags.AddInt("claim", "FD", 0, &o->claim, "");
+  // Deletes an earlier run in the directory that is claimed.
+  line.flags.AddSwitch("overwrite", &o->overwrite, "");
+  // For programs: docs/doors.md.
+  line.flags.AddSwitch("door", &o->door, "");
   line.flags.AddString("program", "COMMAND", &o->program,
                        "Describes the model of the job; JOB may be left out then: docs/python.md.");
   return line;
@@ -82,7 +93,10 @@ absl::StatusOr<std::string> Explain(const Options& options, std::string* complet
   }
   ASSIGN_OR_RETURN(const JobFacts facts, JobFacts::Create(job, options.servers));
   *complete = JobText(job);
-  return options.json ? JobToJson(facts).dump(2) + "\n" : ExplainJob(facts);
+  if (options.json) return JobToJson(facts).dump(2) + "\n";
+  const std::vector<std::string> shortages = DescribeShortages(facts, /*directory=*/"");
+  return absl::StrCat(ExplainJob(facts), shortages.empty() ? "" : "\n",
+                      HangingParagraph("", absl::StrJoin(shortages, " "), 0, ProseColumns(100)));
 }
 
 // Daemons may be reading the file, which is therefore replaced.
@@ -94,14 +108,18 @@ absl::Status WriteJob(const std::string& path, const std::string& text) {
 
 nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {
   const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n', absl::SkipEmpty());
-  return {{"valid", false}, {"errors", lines}};
+  return {{"version", 1}, {"valid", false}, {"errors", lines}};
+}
+
+std::string DirectoryOfClaim(const Options& options) {
+  return std::filesystem::absolute(options.write).parent_path();
 }
 
 // Locks the directory that the job is written to as `catchment train` does, for the process that has started
 // this command. Errors: FailedPrecondition if another command or a master uses it.
 absl::Status Claim(const Options& options) {
   if (options.claim < 0) return absl::OkStatus();
-  const std::string directory = std::filesystem::absolute(options.write).parent_path();
+  const std::string directory = DirectoryOfClaim(options);
   RETURN_IF_ERROR(DirectoryLock::TakeForCaller(directory, options.claim, {"command.lock", "another run"}));
   return DirectoryLock::Take(directory).status();
 }
@@ -120,7 +138,14 @@ absl::Status CheckMayReplace(const std::string& path) {
       "--write=", path, " exists, and was not written by this command: choose another file, or delete it"));
 }
 
+int ServeDoor(const Options& options, std::istream* in, std::ostream* out) {
+  JobDoor door(options.job, options.program, options.servers);
+  for (std::string request; std::getline(*in, request);) *out << DoorLine(door.Answer(request)) << std::endl;
+  return 0;
+}
+
 absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
+  if (options.door) return ServeDoor(options, &std::cin, streams.out);
   RETURN_IF_ERROR(Claim(options));
   if (!options.write.empty()) RETURN_IF_ERROR(CheckMayReplace(options.write));
   std::string complete;
@@ -130,6 +155,7 @@ absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
     return kExitFailed;
   }
   if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
+  if (options.claim >= 0 && options.overwrite) RETURN_IF_ERROR(DeleteRun(DirectoryOfClaim(options)));
   if (!options.write.empty()) {
     RETURN_IF_ERROR(WriteJob(options.write, complete));
   }

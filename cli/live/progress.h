@@ -4,6 +4,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "cli/base/terminal.h"
 #include "common/measures/progress_lines.h"
@@ -22,17 +23,21 @@ class TrainObserver {
   virtual void Clear() = 0;
 };
 
-// Writes notes and evaluations to a stream, and on a terminal the progress below them, redrawn in place.
+// Writes notes and evaluations to a stream, and on a terminal the progress below them, with a bar, redrawn in
+// place.
 class ProgressPrinter : public TrainObserver {
  public:
-  // `columns` is the width of the terminal; 0: not a terminal.
-  ProgressPrinter(std::ostream* out, int columns) : line_(out, columns) {}
+  // `size` returns that of the terminal.
+  ProgressPrinter(std::ostream* out, Streams::Size size) : out_(*out), line_(out, std::move(size)) {}
 
   void Update(const v1::JobStatus& status) override;
   void Note(const std::string& text) override { line_.Write(text); }
   void Clear() override { line_.Clear(); }
+  // Writes a warning, which stays.
+  void Warn(const std::string& text);
 
  private:
+  std::ostream& out_;
   StatusLine line_;
   double last_accuracy_ = -1;
   double last_loss_ = -1;

@@ -4,11 +4,15 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/base/process.h"
 #include "cli/base/run_directory.h"
 #include "cli/live/commands.h"
 #include "cli/live/job_control.h"
+#include "cli/live/status_door.h"
 #include "cli/live/status_text.h"
 #include "common/base/clock.h"
 #include "common/base/not_ready.h"
@@ -48,6 +52,7 @@ struct Options {
   MasterFlags master;
   double watch = 0;  // seconds; 0: once
   bool json = false;
+  bool door = false;
 };
 
 CommandLine MakeCommandLine(Options* o) {
@@ -57,6 +62,8 @@ CommandLine MakeCommandLine(Options* o) {
                                 "then cover the time between two reports. "
                                 "On a terminal each report replaces the previous one.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
+  // For programs: docs/doors.md.
+  line.flags.AddSwitch("door", &o->door, "");
   AddMasterFlags(&o->master, &line);
   line.check = [o] { return CheckMasterFlags(&o->master); };
   return line;
@@ -86,7 +93,7 @@ class Status {
   int Once() {
     const absl::StatusOr<v1::JobStatus> status = master_.GetStatus();
     if (!status.ok()) return GiveUp(status.status());
-    *streams_.out << Block(*status, nullptr) << std::flush;
+    Print(Block(*status, nullptr));
     return ExitCode(*status);
   }
 
@@ -103,9 +110,9 @@ class Status {
         answered = true;
         patience.Succeed();
         if (HasEnded(*status)) return End(*status);
-        if (now >= next) {
+        if (now >= next || streams_.out_size().columns != columns_) {
           Show(*status);
-          next += options_.watch * std::max(1.0, std::ceil((now - next) / options_.watch));
+          if (now >= next) next += options_.watch * std::max(1.0, std::ceil((now - next) / options_.watch));
         }
       } else if (!answered || patience.Fail(now)) {
         return GiveUp(status.status());
@@ -119,11 +126,26 @@ class Status {
 
  private:
   std::string Block(const v1::JobStatus& status, const v1::JobStatus* before) const {
-    if (!options_.json) return StatusText(status, before);
+    if (!options_.json) return StatusText(status, before, streams_.out_size().columns, trends_);
     return StatusJson(status, before).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
 
+  // Prints a block that stays, with its headings in bold and that of warnings in yellow.
+  void Print(const std::string& block) {
+    for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(block, "\n"), '\n')) {
+      const Colour colour = line == "warnings" ? Colour::kYellow : Colour::kBold;
+      if (options_.json || line.empty() || absl::StartsWith(line, " ")) {
+        *streams_.out << line << '\n';
+      } else {
+        *streams_.out << Coloured{colour, std::string(line)} << '\n';
+      }
+    }
+    *streams_.out << std::flush;
+  }
+
   void Show(const v1::JobStatus& status) {
+    trends_.Add(StatusJson(status, shown_ ? &*shown_ : nullptr));
+    columns_ = streams_.out_size().columns;
     const std::string block = Block(status, shown_ ? &*shown_ : nullptr);
     if (options_.json) {
       *streams_.out << block << std::flush;
@@ -137,7 +159,7 @@ class Status {
   int End(const v1::JobStatus& status) {
     screen_.Leave();
     if (streams_.out_size().columns > 0) {
-      *streams_.out << Block(status, nullptr) << std::flush;
+      Print(Block(status, nullptr));
     } else {
       Show(status);
     }
@@ -156,6 +178,8 @@ class Status {
   Screen screen_;
   const SteadyClock clock_;
   std::optional<v1::JobStatus> shown_;  // the last one
+  int columns_ = 0;                     // of the terminal on which it was shown
+  Trends trends_;
 };
 
 // Shows the result of a run that has ended.
@@ -171,6 +195,7 @@ int ShowSummary(const nlohmann::json& summary, bool json, std::ostream* out) {
 }
 
 absl::StatusOr<int> Show(const Options& options, const Streams& streams) {
+  if (options.door) return ServeStatus(options.master, options.watch, streams);
   const absl::Status place = PlaceOfMaster(options.master).status();
   if (absl::IsNotFound(place)) {
     const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.master.master + "/summary.json");

@@ -13,6 +13,7 @@
 #include "common/base/text.h"
 #include "common/measures/phrases.h"
 #include "common/measures/progress_lines.h"
+#include "common/program/screen_text.h"
 
 namespace catchment {
 namespace {
@@ -24,10 +25,15 @@ constexpr size_t kShownRows = 32;
 constexpr int kShownEvents = 6;
 constexpr int kHostColumns = 16;
 constexpr int kMinDeviceColumns = 4;
+constexpr int kProseColumns = 100;  // the most of a paragraph
+constexpr size_t kTrendColumns = 60;
+constexpr int kNameColumns = 15;
+
+int WidthOf(int columns) { return columns > 0 ? std::min(columns, kProseColumns) : kProseColumns; }
 
 std::string Head(const v1::JobStatus& status) {
   return absl::StrCat(status.job(), " (", status.settings().algorithm().preset(), "), ",
-                      DescribePhase(status), "\n");
+                      DescribePhase(status));
 }
 
 // ------------------------------------------------------------------------------------------------ the job
@@ -52,7 +58,13 @@ std::string SharingWorkers(const Json& workers) {
   return absl::StrCat("payloads of worker ", absl::StrJoin(sharing, ", "));
 }
 
-std::string JobTable(const v1::JobStatus& status, Json facts) {
+std::string NamedRow(const std::string& name, const std::string& value, int columns) {
+  std::string head = absl::StrCat("  ", name);
+  head.resize(kNameColumns, ' ');
+  return HangingParagraph(head, value, kNameColumns, WidthOf(columns));
+}
+
+std::string JobTable(const v1::JobStatus& status, Json facts, int columns) {
   facts["quorum_ends"] = QuorumEnds(facts);
   facts["in_memory"] = SharingWorkers(facts["workers"]);
   // Loaders may also be busy with data that they make.
@@ -67,12 +79,21 @@ std::string JobTable(const v1::JobStatus& status, Json facts) {
   std::string text;
   for (const PhraseRow& row : StatusRows()) {
     const std::string value = Phrase(row, facts);
-    if (value.empty()) continue;
-    std::string head = absl::StrCat("  ", row.name);
-    head.resize(15, ' ');
-    text += HangingParagraph(head, value, 15, kStatusColumns);
+    if (!value.empty()) text += NamedRow(row.name, value, columns);
   }
   return text;
+}
+
+// Returns a column for each of the last values, between the least and the greatest of them.
+std::string Sparkline(const std::vector<double>& values, size_t columns) {
+  static constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const auto begin = values.end() - static_cast<std::ptrdiff_t>(std::min(values.size(), columns));
+  const auto [least, greatest] = std::minmax_element(begin, values.end());
+  const double range = *greatest - *least;
+  std::string line;
+  for (auto value = begin; value != values.end(); ++value)
+    line += kHeights[range > 0 ? static_cast<size_t>(7 * (*value - *least) / range + 0.5) : 3];
+  return line;
 }
 
 // ------------------------------------------------------------------------------------- members and shards
@@ -89,118 +110,164 @@ std::string TimeSplit(const Json& worker) {
   return absl::StrJoin(percents, "/") + " %";
 }
 
-std::vector<std::string> WorkerRow(const Json& worker, int device_columns) {
-  return {absl::StrCat(worker["worker"].get<uint32_t>()),
-          FitLine(worker["host"], kHostColumns),
-          absl::StrCat(worker["pid"].get<uint32_t>()),
-          OrUnknown(Phrase("{samples_per_second}", worker)),
-          TimeSplit(worker),
-          OrUnknown(Phrase("{staleness_mean}/{staleness_p50}/{staleness_p99}/{staleness_max}", worker)),
-          Seconds(worker["seconds_since_heartbeat"]),
-          FitLine(worker["device"], device_columns)};
+using Rows = std::vector<std::vector<std::string>>;
+
+int LongestLine(const std::string& text) {
+  int longest = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n'))
+    longest = std::max(longest, ShownColumns(line));
+  return longest;
 }
 
-// Adds a row for each element of the list; of many, of the first and the last ones.
-template <typename Row>
-std::string PrintList(const Json& list, std::vector<std::string> head, Row row) {
+std::string PrintRows(const Rows& rows) {
   Table table;
-  table.Add(std::move(head));
-  const size_t rows = list.size();
-  for (size_t i = 0; i < rows; ++i) {
-    if (rows <= kShownRows || i < kShownRows / 2 || i >= rows - kShownRows / 2) {
-      table.Add(row(list[i]));
-    } else if (i == kShownRows / 2) {
-      table.Add({"", "..."});
-    }
-  }
+  for (const std::vector<std::string>& row : rows) table.Add(row);
   return table.Print();
 }
 
-std::string PrintWorkers(const Json& workers, int device_columns) {
-  return PrintList(workers,
-                   {"worker", "host", "pid", "samples/s", "time", "staleness", "heartbeat", "device"},
-                   [device_columns](const Json& worker) { return WorkerRow(worker, device_columns); });
+// Leaves out the last columns if they do not fit, and says so.
+std::string PrintFitting(Rows rows, int columns) {
+  std::string text = PrintRows(rows);
+  std::vector<std::string> left_out;
+  while (columns > 0 && LongestLine(text) > columns && rows.front().size() > 2) {
+    left_out.insert(left_out.begin(), rows.front().back());
+    const size_t kept = rows.front().size() - 1;
+    for (std::vector<std::string>& row : rows) row.resize(std::min(row.size(), kept));
+    text = PrintRows(rows);
+  }
+  if (left_out.empty()) return text;
+  return text +
+         HangingParagraph("  ", absl::StrCat("no room for: ", absl::StrJoin(left_out, ", ")), 4, columns);
 }
 
-int LongestLine(const std::string& text) {
-  size_t longest = 0;
-  for (const auto& line : absl::StrSplit(text, '\n')) longest = std::max(longest, Columns(std::string(line)));
-  return static_cast<int>(longest);
+// Returns the head, and a row for each element of the list; of many, of the first and the last ones.
+template <typename Row>
+Rows RowsOf(const Json& list, std::vector<std::string> head, Row row) {
+  Rows rows = {std::move(head)};
+  const size_t count = list.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (count <= kShownRows || i < kShownRows / 2 || i >= count - kShownRows / 2) {
+      rows.push_back(row(list[i]));
+    } else if (i == kShownRows / 2) {
+      rows.push_back({"", "..."});
+    }
+  }
+  return rows;
 }
 
-// Gives the device the columns that are left.
-std::string WorkerTable(const Json& workers) {
-  const int others = LongestLine(PrintWorkers(workers, 1)) - 1;
-  return PrintWorkers(workers, std::max(kMinDeviceColumns, kStatusColumns - others));
+// On a terminal cuts long hosts, and gives the device the columns that are left.
+std::string WorkerTable(const Json& workers, int columns) {
+  const auto row = [columns](const Json& worker) -> std::vector<std::string> {
+    return {absl::StrCat(worker["worker"].get<uint32_t>()),
+            OrUnknown(Phrase("{samples_per_second}", worker)),
+            OrUnknown(Phrase("{staleness_mean}/{staleness_p50}/{staleness_p99}/{staleness_max}", worker)),
+            TimeSplit(worker),
+            Seconds(worker["seconds_since_heartbeat"]),
+            FitLine(worker["host"], columns > 0 ? kHostColumns : 0),
+            absl::StrCat(worker["pid"].get<uint32_t>()),
+            worker["device"].get<std::string>()};
+  };
+  Rows rows = RowsOf(workers,
+                     {"worker", "samples/s", "staleness", "time", "heartbeat", "host", "pid", "device"}, row);
+  Rows others = rows;
+  for (std::vector<std::string>& one : others) one.resize(std::min(one.size(), rows.front().size() - 1));
+  const int left = columns - LongestLine(PrintRows(others)) - 2;
+  for (size_t i = 1; i < rows.size() && columns > 0; ++i)
+    if (rows[i].size() == rows[0].size())
+      rows[i].back() = FitLine(rows[i].back(), std::max(kMinDeviceColumns, left));
+  return PrintFitting(std::move(rows), columns);
 }
 
-std::string Members(const Json& facts) {
+std::string Members(const Json& facts, int columns) {
   const Json& workers = facts["workers"];
   const std::string evaluators = Phrase("{evaluators:evaluator}", facts, /*zeros=*/false);
-  std::string text = absl::StrCat("\nworkers: ", workers.size(), Phrase(" of {planned_workers}", facts), ", ",
-                                  evaluators.empty() ? "no evaluator" : evaluators);
-  if (workers.empty()) return text + "\n";
-  return absl::StrCat(
-      text,
-      "; time computing/pushing/pulling/waiting for data,\nstaleness mean/p50/p99/max in updates, and "
-      "time since the last heartbeat\n",
-      WorkerTable(workers));
+  const std::string text = absl::StrCat(
+      "workers: ", workers.size(), Phrase(" of {planned_workers}", facts), ", ",
+      evaluators.empty() ? "no evaluator" : evaluators,
+      workers.empty() ? ""
+                      : "; staleness mean/p50/p99/max in updates, time "
+                        "computing/pushing/pulling/waiting for data, time since the last heartbeat");
+  return absl::StrCat("\n", HangingParagraph("", text, 2, WidthOf(columns)),
+                      workers.empty() ? "" : WorkerTable(workers, columns));
 }
 
-std::string Shards(const Json& shards) {
+std::string Shards(const Json& shards, int columns) {
   const auto row = [](const Json& shard) -> std::vector<std::string> {
     const std::string address = Phrase("{address}", shard);
     return {absl::StrCat(shard["shard"].get<uint32_t>()),
-            address.empty() ? "not registered" : address,
             Phrase("{parameters}", shard),
             Phrase("{version}", shard),
             Phrase("{bytes_pushed}", shard),
             Phrase("{bytes_pulled}", shard),
             Phrase("{pushes_applied}", shard),
-            Phrase(kNotApplied, shard, /*zeros=*/false)};
+            Phrase(kNotApplied, shard, /*zeros=*/false),
+            address.empty() ? "not registered" : address};
   };
   return absl::StrCat(
-      "\nservers: payload in and out; pushes applied and not applied\n",
-      PrintList(shards, {"server", "address", "parameters", "version", "in", "out", "applied", "not applied"},
-                row));
+      "\n",
+      HangingParagraph("", "servers: payload in and out; pushes applied and not applied", 2,
+                       WidthOf(columns)),
+      PrintFitting(
+          RowsOf(shards,
+                 {"server", "parameters", "version", "in", "out", "applied", "not applied", "address"}, row),
+          columns));
 }
 
 // --------------------------------------------------------------------------------------- events, warnings
 
-std::string Events(const v1::JobStatus& status) {
+std::string Events(const v1::JobStatus& status, int columns) {
   if (status.events_size() == 0) return "";
   std::string text = "\nlast events\n";
   for (int i = std::max(0, status.events_size() - kShownEvents); i < status.events_size(); ++i) {
-    text += HangingParagraph("  ", status.events(i), 4, kStatusColumns);
+    text += HangingParagraph("  ", status.events(i), 4, WidthOf(columns));
   }
   return text;
-}
-
-std::string FitLines(const std::string& text) {
-  std::string fitted;
-  for (const auto& line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
-    absl::StrAppend(&fitted, FitLine(std::string(line), kStatusColumns), "\n");
-  }
-  return fitted;
 }
 
 }  // namespace
 
-std::string WarningsText(const std::vector<Warning>& warnings) {
+void Trends::Add(const Json& facts) {
+  if (facts["phase"] != v1::JobStatus::Phase_Name(v1::JobStatus::TRAINING)) return;
+  has_accuracy_ = facts["test_accuracy"].is_number();
+  const auto add = [&facts](const char* key, std::vector<double>* values) {
+    if (facts[key].is_number()) values->push_back(facts[key]);
+  };
+  add("samples_per_second", &rates_);
+  add("train_loss", &losses_);
+  add(has_accuracy_ ? "test_accuracy" : "test_loss", &scores_);
+}
+
+std::string Trends::Print(int columns) const {
+  std::string text;
+  const size_t room = std::min(kTrendColumns, static_cast<size_t>(std::max(8, columns - kNameColumns)));
+  const auto add = [&](const char* name, const std::vector<double>& values) {
+    if (values.size() > 1) text += NamedRow(name, Sparkline(values, room), columns);
+  };
+  add("rate", rates_);
+  add("loss", losses_);
+  add(has_accuracy_ ? "accuracy" : "test loss", scores_);
+  return text;
+}
+
+std::string WarningsText(const std::vector<Warning>& warnings, int columns) {
   if (warnings.empty()) return "no warnings\n";
+  const int width = WidthOf(columns);
   std::string text = "warnings\n";
   for (const Warning& warning : warnings) {
-    text += HangingParagraph("  ", absl::StrCat(warning.code, ": ", warning.found), 4, kStatusColumns);
-    text += HangingParagraph("    ", warning.why, 4, kStatusColumns);
-    text += HangingParagraph("    ", "-> " + warning.advice, 7, kStatusColumns);
+    text += HangingParagraph("  ", absl::StrCat(warning.code, ": ", warning.found), 4, width);
+    text += HangingParagraph("    ", warning.why, 4, width);
+    text += HangingParagraph("    ", "-> " + warning.advice, 7, width);
   }
   return text;
 }
 
-std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before) {
+std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before, int columns,
+                       const Trends& trends) {
   const Json facts = StatusJson(status, before);
-  return FitLines(absl::StrCat(Head(status), JobTable(status, facts), Members(facts), Shards(facts["shards"]),
-                               Events(status), "\n", WarningsText(Advise(status))));
+  return absl::StrCat(HangingParagraph("", Head(status), 2, WidthOf(columns)), trends.Print(columns),
+                      JobTable(status, facts, columns), Members(facts, columns),
+                      Shards(facts["shards"], columns), Events(status, columns), "\n",
+                      WarningsText(Advise(status), columns));
 }
 
 }  // namespace catchment

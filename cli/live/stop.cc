@@ -20,7 +20,7 @@ constexpr double kPollSeconds = 0.5;
 
 constexpr char kUsage[] = R"(catchment stop HOST:PORT|DIR [flags]
 
-Stops a running job in order and waits for its end: workers leave, a last checkpoint is written, and all
+Stops a running job gracefully and waits for it to end: workers leave, a last checkpoint is written, and all
 daemons exit. `--resume` can continue the job later. HOST:PORT is the server with index 0, and DIR the --out
 of a run.
 Default: $CATCHMENT_MASTER.

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -52,12 +53,17 @@ bool IsPart(const nlohmann::json& summary) {
 
 }  // namespace
 
-std::string SummaryTable(const nlohmann::json& summary,
-                         const std::vector<std::pair<std::string, std::string>>& more) {
-  Json facts = summary;
-  facts["time_split"] = TimeSplit(summary);
+namespace {
+
+// Returns "done", "stopped" or "failed".
+std::string Outcome(const nlohmann::json& summary) {
+  return absl::AsciiStrToLower(summary.value("phase", ""));
+}
+
+std::string PrintRows(absl::Span<const PhraseRow> rows, const nlohmann::json& summary, const Json& facts,
+                      const Rows& more) {
   Table table(/*has_head=*/false);
-  for (const PhraseRow& row : SummaryRows()) {
+  for (const PhraseRow& row : rows) {
     const std::string value = Phrase(row, facts);
     const bool part = row.name == std::string("pushes") && IsPart(summary);
     if (!value.empty()) table.Add({part ? "pushes since the last start" : row.name, value});
@@ -66,6 +72,23 @@ std::string SummaryTable(const nlohmann::json& summary,
     if (!value.empty()) table.Add({name, value});
   }
   return table.Print();
+}
+
+}  // namespace
+
+std::string SummaryTable(const nlohmann::json& summary, const Rows& more) {
+  Json facts = summary;
+  facts["time_split"] = TimeSplit(summary);
+  facts["outcome"] = Outcome(summary);
+  return PrintRows(SummaryRows(), summary, facts, more);
+}
+
+std::string ResultTable(const nlohmann::json& summary, const Rows& more) {
+  Json facts = summary;
+  facts["outcome"] = Outcome(summary);
+  const bool is_best = facts["best_test_accuracy"] == facts["test_accuracy"];
+  if (is_best) facts.erase("best_test_accuracy");
+  return PrintRows(ResultRows(), summary, facts, more);
 }
 
 std::string WorkerTable(const nlohmann::json& summary) {

@@ -139,10 +139,12 @@ void FindNoProgress(const v1::JobStatus& status, std::vector<Warning>* warnings)
          .bound = 3 * lease,
          .found = absl::StrCat(Name(worker), " has work and has made no progress for ", Seconds(seconds),
                                ", although it sends heartbeats"),
-         .why = absl::StrCat("Synchronous workers, and those at a staleness bound, wait for it.",
-                             limit > 0 ? absl::StrCat(" After ", Seconds(limit),
-                                                      " (faults.stuck_seconds) it is declared lost.")
-                                       : ""),
+         .why =
+             absl::StrCat("Synchronous workers, and those at a staleness bound, wait for it.",
+                          limit > 0 ? absl::StrCat(" It is declared lost after ", Seconds(limit),
+                                                   " (faults.stuck_seconds), earlier if others wait for it "
+                                                   "(faults.hold_up_seconds).")
+                                    : ""),
          .advice =
              "Find out what its training thread is doing (its log, a debugger, its device). If you end it, "
              "its samples are assigned to the others at once."});

@@ -3,12 +3,16 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/base/run_directory.h"
+#include "cli/job/job_facts.h"
 #include "cli/job/read_job.h"
 #include "cli/live/advice.h"
 #include "cli/live/status_text.h"
@@ -32,7 +36,7 @@ StartMode ModeOf(const TrainOptions& options) {
 }
 
 int Failure(const Streams& streams, const absl::Status& status) {
-  *streams.err << "catchment train: " << status.message() << '\n';
+  *streams.err << Coloured{Colour::kRed, "catchment train: "} << status.message() << '\n';
   return kExitFailed;
 }
 
@@ -52,6 +56,7 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.servers = options.servers > 0 ? options.servers : fewest;
   plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
   plan.evaluator = options.evaluator && HasEvaluations(job);
+  plan.evaluator_nice = options.evaluator_nice;
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
   plan.device = options.device;
   plan.program = options.program;
@@ -70,9 +75,11 @@ std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
 }
 
 // Prints what to do after a run that did not finish.
-void ExplainHowToResume(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
+void ExplainHowToResume(const TrainOptions& options, const RunDirectory& directory, std::ostream* out,
+                        int columns) {
   if (directory.HasCheckpoint()) {
-    *out << "To resume from the last checkpoint: " << ResumeCommand(options) << '\n';
+    const std::string text = absl::StrCat("To resume from the last checkpoint: ", ResumeCommand(options));
+    *out << (columns > 0 ? WrapLines(text, columns, " \\") : text) << '\n';
   } else {
     *out << "No checkpoint was written, so the run cannot be resumed; logs are in " << directory.logs()
          << '\n';
@@ -91,18 +98,40 @@ std::string BestWeights(const nlohmann::json& summary, const RunDirectory& direc
                       kept == number("best_evaluation") ? "" : absl::StrCat(", of evaluation ", kept));
 }
 
-// Prints the result as text.
-void PrintReport(const nlohmann::json& summary, const RunDirectory& directory, const TrainOutcome& outcome,
-                 std::ostream* out) {
+void PrintMeasurements(const nlohmann::json& summary, const RunDirectory& directory, std::ostream* out) {
   const std::string workers = WorkerTable(summary);
-  *out << '\n'
-       << SummaryTable(summary, {{"weights", directory.model()},
+  *out << SummaryTable(summary, {{"weights", directory.model()},
                                  {"best weights", BestWeights(summary, directory)},
                                  {"result", directory.summary()},
                                  {"measurements", directory.metrics()}})
        << (workers.empty() ? "" : "\n") << workers;
+}
+
+void PrintResult(const nlohmann::json& summary, const RunDirectory& directory, std::ostream* out) {
+  const std::string best = BestWeights(summary, directory);
+  const std::string table = ResultTable(summary, {{"best weights", best}, {"weights", directory.model()}});
+  const std::string phase = summary.value("phase", "");
+  const Colour colour = phase == "DONE" ? Colour::kGreen : Colour::kYellow;
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(table, "\n"), '\n')) {
+    const bool is_score = absl::ConsumePrefix(&line, "  test ");
+    if (is_score || absl::ConsumePrefix(&line, "  outcome ")) {
+      *out << "  "
+           << Coloured{is_score ? Colour::kBold : colour, absl::StrCat(is_score ? "test " : "outcome ", line)}
+           << '\n';
+    } else {
+      *out << line << '\n';
+    }
+  }
+}
+
+// Prints the result as text.
+void PrintReport(const TrainOptions& options, const nlohmann::json& summary, const RunDirectory& directory,
+                 const TrainOutcome& outcome, const Streams& streams) {
+  std::ostream* const out = streams.out;
+  *out << '\n';
+  (options.verbose ? PrintMeasurements : PrintResult)(summary, directory, out);
   const std::vector<Warning> warnings = Advise(outcome.training);
-  if (!warnings.empty()) *out << '\n' << WarningsText(warnings);
+  if (!warnings.empty()) *out << '\n' << WarningsText(warnings, streams.out_size().columns);
 }
 
 // Returns the error of a job that has its results. `names`: TrainOutcome::failed.
@@ -123,31 +152,66 @@ int Report(const TrainOptions& options, const RunDirectory& directory, const Tra
   if (!summary.ok()) {
     Failure(streams, absl::UnavailableError(absl::StrCat("the master ended without writing a summary: ",
                                                          summary.status().message())));
-    ExplainHowToResume(options, directory, streams.err);
+    ExplainHowToResume(options, directory, streams.err, streams.err_size().columns);
     return kExitFailed;
   }
   if (options.json) {
     const std::string text = ReadTextFile(directory.summary()).value_or("");
     *streams.out << text << (absl::EndsWith(text, "\n") ? "" : "\n") << std::flush;
   } else {
-    PrintReport(*summary, directory, outcome, streams.out);
+    PrintReport(options, *summary, directory, outcome, streams);
     *streams.out << std::flush;
   }
   if (!outcome.failed.empty()) Failure(streams, FailedPrograms(outcome.failed, directory));
   if (outcome.signal == 0) return outcome.failed.empty() ? 0 : kExitFailed;
-  ExplainHowToResume(options, directory, options.json ? streams.err : streams.out);
+  ExplainHowToResume(options, directory, options.json ? streams.err : streams.out,
+                     (options.json ? streams.err_size : streams.out_size)().columns);
   return kExitSignal + outcome.signal;
+}
+
+// Writes lines of JSON for a program.
+class DoorObserver final : public TrainObserver {
+ public:
+  explicit DoorObserver(std::ostream* out) : out_(*out) {}
+  void Update(const v1::JobStatus& status) override { Write({{"progress", ProgressLine(status)}}); }
+  void Note(const std::string& text) override { Write({{"note", text}}); }
+  void Clear() override {}
+  void End(absl::string_view error, int signal) { Write({{"error", error}, {"signal", signal}}); }
+
+ private:
+  void Write(const nlohmann::ordered_json& more) {
+    nlohmann::ordered_json line = {{"version", 1}};
+    line.update(more);
+    out_ << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  }
+
+  std::ostream& out_;
+};
+
+// Trains with lines for a program, and returns the exit code.
+int RunForDoor(const ClusterPlan& plan, const TrainBounds& bounds, SignalWaiter* signals, std::ostream* out) {
+  DoorObserver observer(out);
+  const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &observer);
+  const absl::Status& status = outcome.ok() ? outcome->status : outcome.status();
+  const int signal = outcome.ok() ? outcome->signal : absl::IsAborted(status) ? SIGINT : 0;
+  observer.End(status.message(), signal);
+  if (signal != 0) return kExitSignal + signal;
+  return status.ok() && outcome->failed.empty() ? 0 : kExitFailed;
 }
 
 int RunInDirectory(const TrainOptions& options, const v1::Job& job, const DaemonPaths& daemons,
                    const RunDirectory& directory, const TrainBounds& bounds, SignalWaiter* signals,
                    const Streams& streams) {
   const ClusterPlan plan = PlanCluster(options, daemons, directory, job);
+  if (options.door) return RunForDoor(plan, bounds, signals, streams.out);
   ProgressPrinter printer(options.json ? streams.err : streams.out,
-                          (options.json ? streams.err_size() : streams.out_size()).columns);
+                          options.json ? streams.err_size : streams.out_size);
   printer.Note(StartLine(job, plan));
   for (const Warning& warning : AdviseJob(job)) {
-    printer.Note(absl::StrCat("warning ", warning.code, ": ", warning.found, ". ", warning.advice));
+    printer.Warn(absl::StrCat("warning ", warning.code, ": ", warning.found, ". ", warning.advice));
+  }
+  if (const auto facts = JobFacts::Create(job, plan.servers); facts.ok()) {
+    for (const std::string& sentence : DescribeShortages(*facts, directory.path())) printer.Warn(sentence);
   }
   const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &printer);
   if (!outcome.ok()) {
@@ -157,7 +221,7 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
   if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
   // A resumed run that has not trained would end in the same way again.
   const bool helps = !Resumes(options) || outcome->training.phase() == v1::JobStatus::TRAINING;
-  if (helps) ExplainHowToResume(options, directory, streams.err);
+  if (helps) ExplainHowToResume(options, directory, streams.err, streams.err_size().columns);
   Failure(streams, outcome->status);
   return outcome->signal == 0 ? kExitFailed : kExitSignal + outcome->signal;
 }
@@ -261,14 +325,35 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
                         streams);
 }
 
+namespace {
+
+// Returns the exit code of a run, whose errors become the last line for a program.
+template <typename Run>
+int RunToDoor(const Streams& streams, const Run& run) {
+  std::ostringstream said;
+  const absl::StatusOr<int> code = run(Streams{streams.out, &said});
+  if (!code.ok()) {
+    DoorObserver(streams.out).End(code.status().message(), 0);
+  } else if (!said.str().empty()) {
+    DoorObserver(streams.out).End(absl::StripSuffix(said.str(), "\n"), 0);
+  }
+  return code.value_or(kExitFailed);
+}
+
+}  // namespace
+
 int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams) {
   TrainOptions options;
   options.args = args;
   CommandLine line = TrainCommandLine(&options);
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
     SignalWaiter signals;
-    ASSIGN_OR_RETURN(const DaemonPaths daemons, FindOwnDaemons());
-    return RunTrain(options, daemons, {.stall = options.stall_seconds}, &signals, streams);
+    const TrainBounds bounds = {.stall = options.stall_seconds, .train = options.seconds};
+    const auto run = [&](const Streams& to) -> absl::StatusOr<int> {
+      ASSIGN_OR_RETURN(const DaemonPaths daemons, FindOwnDaemons());
+      return RunTrain(options, daemons, bounds, &signals, to);
+    };
+    return options.door ? RunToDoor(streams, run) : run(streams);
   });
 }
 

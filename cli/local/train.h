@@ -26,11 +26,16 @@ struct TrainOptions {
   std::string out = "out";
   std::string trace;  // directory; empty: no trace
   bool json = false;
+  bool verbose = false;
   bool no_shared_memory = false;
   std::string stage;                     // directory for copies of the data; empty: none
   AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
   bool overwrite = false;
   double stall_seconds = 600;
+
+  double seconds = 0;      // of training; 0: until the budget is spent
+  int evaluator_nice = 5;  // as that of ClusterPlan
+  bool door = false;       // for a program (docs/doors.md)
 
   std::vector<std::string> args;  // the whole command line, for ResumeCommand
 };

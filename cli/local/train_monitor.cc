@@ -106,16 +106,8 @@ void TrainMonitor::PollMaster() {
 }
 
 void TrainMonitor::NoteIndices() {
-  for (const v1::WorkerStatus& worker : status_.workers()) {
-    const auto pid = static_cast<pid_t>(worker.pid());
-    const int index = static_cast<int>(worker.worker());
-    const auto known = indices_.find(pid);
-    if (known != indices_.end() && known->second == index) continue;
-    indices_[pid] = index;
-    const std::string name = cluster_->NameOf(pid);
-    if (name.empty() || name == absl::StrCat("worker-", index)) continue;
-    observer_->Note(absl::StrCat(name, " (pid ", pid, ") is worker ", index, " of the job"));
-  }
+  for (const v1::WorkerStatus& worker : status_.workers())
+    indices_[static_cast<pid_t>(worker.pid())] = static_cast<int>(worker.worker());
 }
 
 void TrainMonitor::StopForTime() {

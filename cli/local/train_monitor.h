@@ -83,7 +83,7 @@ class TrainMonitor {
   void Watch();
   double PollSeconds() const;
   void PollMaster();
-  // Reports the workers whose index in the job is not the number of their process, once for each process.
+  // Keeps the indices that workers have in the job, by which the report of a loss names them, too.
   void NoteIndices();
   void StopForTime();
   void HandleSignal(int signal);

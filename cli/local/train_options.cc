@@ -63,39 +63,45 @@ CommandLine TrainCommandLine(TrainOptions* o) {
                    [o] { return o->resume == AutoSwitch::kOn || !o->program.empty(); }};
   FlagSet& flags = line.flags;
   flags.AddString("out", "DIR", &o->out, "Directory for all output. Default out.");
-  flags.AddInt("servers", "N", 1, &o->servers,
-               "Server processes, between which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddInt("workers", "N", 1, &o->workers, "Worker processes. Default: the job's `workers`, or 1.");
   AddSetFlag(&o->set, &flags);
-  flags.AddAutoSwitch(
-      "resume", &o->resume,
-      "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without JOB and "
-      "--program it uses those in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
-  flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
-  flags.AddSwitch("json", &o->json,
-                  "Prints only the content of summary.json to standard output, and notes to standard error.");
-  flags.AddSwitch("evaluator", &o->evaluator,
-                  "Starts a process that scores the test set during training. Default true.");
-  flags.AddInt("threads", "N", 1, &o->threads,
-               "Threads of each worker. Default: this machine's processors divided between the workers.");
+  flags.AddInt("servers", "N", 1, &o->servers,
+               "Server processes, between which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddString("device", "DEVICE", &o->device,
                   "auto, cpu, cuda or cuda:INDEX. Overrides the job's `device`.");
   flags.AddString(
       "program", "COMMAND", &o->program,
       "Computes the gradients instead of the job's layers; each worker starts it with /bin/sh. JOB, or its "
       "`model` and `data`, may be left out: the program is then first run once to describe them.");
+  flags.AddInt("threads", "N", 1, &o->threads,
+               "Threads of each worker. Default: this machine's processors divided between the workers.");
+  flags.AddAutoSwitch(
+      "resume", &o->resume,
+      "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without JOB and "
+      "--program it uses those in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
+  flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
+  flags.AddSwitch("verbose", &o->verbose, "Prints all measurements and a table of the workers at the end.");
+  flags.AddSwitch("json", &o->json,
+                  "Prints only the content of summary.json to standard output, and notes to standard error.");
+  flags.AddSwitch(
+      "evaluator", &o->evaluator,
+      "Starts a process that scores the test set during training; --no-evaluator does not. Default true.");
   flags.AddString("trace", "DIR", &o->trace,
                   "Records a timeline of all processes in DIR, which `catchment trace DIR` joins into a "
                   "file for Perfetto. Default: none.");
-  flags.AddSwitch("no_shared_memory", &o->no_shared_memory,
-                  "Sends gradients and weights over sockets instead of through shared "
-                  "memory: --set shared_memory=false.");
   flags.AddString(
       "stage", "DIR", &o->stage,
       "Copies the images or packed shards of the job's data to this directory first, such as a local disk's; "
       "the workers share the copy, and the last one removes it. Default: the data are read where they are.");
+  flags.AddSwitch("no_shared_memory", &o->no_shared_memory,
+                  "Sends gradients and weights over sockets instead of through shared "
+                  "memory: --set shared_memory=false.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
+  // For comparisons: docs/doors.md.
+  flags.AddNumber("seconds", &o->seconds, "");
+  flags.AddInt("evaluator_nice", "N", 0, &o->evaluator_nice, "");
+  flags.AddSwitch("door", &o->door, "");
   line.check = [o] { return Check(*o); };
   return line;
 }

@@ -37,7 +37,10 @@ int64_t ReservedBytes(int64_t values) {
   return std::max(values * static_cast<int64_t>(sizeof(float)), kMinReservedBytes);
 }
 
-uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t RoundUp(uint64_t bytes, uint64_t unit = kAlignment) { return (bytes + unit - 1) / unit * unit; }
+
+// Returns the offset of the memory that an arena of `bytes` includes.
+uint64_t PlaceOfIncluded(uint64_t bytes) { return RoundUp(bytes, sysconf(_SC_PAGESIZE)); }
 
 // Returns the kernel's identifier of the time since the machine started; empty if it is not readable.
 std::string BootId() {
@@ -56,9 +59,9 @@ std::string Random16() {
 
 absl::Status Unusable(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
-// Opens the descriptor of another process, if it is an arena of this user.
-absl::StatusOr<int> OpenArena(const v1::SharedMemory& offer) {
-  const std::string path = absl::StrCat("/proc/", offer.process(), "/fd/", offer.descriptor_number());
+// Opens the descriptor of another process, if it is shared memory of this user.
+absl::StatusOr<int> OpenMemory(uint32_t process, uint32_t descriptor, uint64_t bytes) {
+  const std::string path = absl::StrCat("/proc/", process, "/fd/", descriptor);
   char target[64];
   const ssize_t length = readlink(path.c_str(), target, sizeof(target));
   if (length < 0) return Unusable(absl::ErrnoToStatus(errno, path).message());
@@ -70,12 +73,12 @@ absl::StatusOr<int> OpenArena(const v1::SharedMemory& offer) {
   struct stat info;
   const int seals = fcntl(fd, F_GET_SEALS);
   struct statfs system;
-  const bool fits = fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) == offer.bytes();
+  const bool fits = fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) == bytes;
   // Reading huge pages (MFD_HUGETLB), which are another file system's, raises SIGBUS if there are none.
   const bool has_pages = fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
   if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fits && has_pages && info.st_uid == geteuid()) return fd;
   close(fd);
-  return Unusable(absl::StrCat(path, " is not sealed memory of this user with ", offer.bytes(), " bytes"));
+  return Unusable(absl::StrCat(path, " is not sealed memory of this user with ", bytes, " bytes"));
 }
 
 }  // namespace
@@ -109,13 +112,23 @@ v1::SharedMemory SharedArena::Offer() const {
   offer.set_descriptor_number(memory_.fd());
   offer.set_bytes(memory_.bytes());
   offer.set_nonce(nonce_);
+  if (included_ != nullptr) {
+    offer.mutable_more()->set_descriptor_number(included_->fd());
+    offer.mutable_more()->set_bytes(included_->bytes());
+  }
   return offer;
 }
 
+void SharedArena::Include(const SharedMemory& memory) {
+  if (IsMemfd(memory.fd())) included_ = &memory;
+}
+
 std::optional<uint64_t> SharedArena::OffsetOf(const void* memory) const {
-  const char* const data = static_cast<const char*>(memory);
-  if (data < memory_.data() || data >= memory_.data() + memory_.bytes()) return std::nullopt;
-  return data - memory_.data();
+  if (const std::optional<uint64_t> place = memory_.OffsetOf(memory)) return place;
+  if (included_ == nullptr) return std::nullopt;
+  const std::optional<uint64_t> place = included_->OffsetOf(memory);
+  if (!place) return std::nullopt;
+  return PlaceOfIncluded(memory_.bytes()) + *place;
 }
 
 void* SharedArena::do_allocate(size_t bytes, size_t alignment) {
@@ -167,20 +180,37 @@ bool IsOfThisMachine(const v1::SharedMemory& offer) {
 absl::StatusOr<std::unique_ptr<MappedArena>> MappedArena::Open(const v1::SharedMemory& offer,
                                                                int64_t values) {
   if (!IsOfThisMachine(offer)) return Unusable("the peer is on another machine");
-  if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes ||
-      offer.bytes() > static_cast<uint64_t>(ReservedBytes(values)))
+  const auto most = static_cast<uint64_t>(ReservedBytes(values));
+  if (offer.nonce().size() != kNonceBytes || offer.bytes() <= kHeaderBytes || offer.bytes() > most ||
+      (offer.has_more() && (offer.more().bytes() == 0 || offer.more().bytes() > most)))
     return Unusable("the offered memory has an impossible size");
-  ASSIGN_OR_RETURN(const int fd, OpenArena(offer));
-  void* const data = mmap(nullptr, offer.bytes(), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  const int error = errno;
-  close(fd);
+  const uint64_t place = PlaceOfIncluded(offer.bytes());
+  const uint64_t bytes = offer.has_more() ? place + offer.more().bytes() : offer.bytes();
+  void* const data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED)
-    return Unusable(absl::ErrnoToStatus(error, absl::StrCat("mapping ", offer.bytes(), " bytes")).message());
-  madvise(data, offer.bytes(), MADV_DONTDUMP);
-  std::unique_ptr<MappedArena> arena(new MappedArena(static_cast<const char*>(data), offer.bytes()));
+    return Unusable(absl::ErrnoToStatus(errno, absl::StrCat("reserving ", bytes, " bytes")).message());
+  std::unique_ptr<MappedArena> arena(new MappedArena(static_cast<const char*>(data), bytes));
+  ASSIGN_OR_RETURN(const int first, OpenMemory(offer.process(), offer.descriptor_number(), offer.bytes()));
+  RETURN_IF_ERROR(arena->Map(first, 0, offer.bytes()));
   if (std::memcmp(data, offer.nonce().data(), kNonceBytes) != 0)
     return Unusable("the memory at the offered place is not the peer's");
+  if (!offer.has_more()) return arena;
+  ASSIGN_OR_RETURN(const int more,
+                   OpenMemory(offer.process(), offer.more().descriptor_number(), offer.more().bytes()));
+  RETURN_IF_ERROR(arena->Map(more, place, offer.more().bytes()));
   return arena;
+}
+
+absl::Status MappedArena::Map(int fd, uint64_t offset, uint64_t bytes) {
+  void* const place = const_cast<char*>(data_) + offset;
+  const bool mapped =
+      mmap(place, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) != MAP_FAILED;
+  const int error = errno;
+  close(fd);
+  if (!mapped)
+    return Unusable(absl::ErrnoToStatus(error, absl::StrCat("mapping ", bytes, " bytes")).message());
+  madvise(place, bytes, MADV_DONTDUMP);
+  return absl::OkStatus();
 }
 
 MappedArena::~MappedArena() { munmap(const_cast<char*>(data_), bytes_); }

@@ -42,9 +42,13 @@ class SharedArena final : public std::pmr::memory_resource {
   static std::shared_ptr<SharedArena> Reserve(const std::string& name, int64_t values,
                                               const std::string& peers);
 
+  // Has others read `memory`, too, which this process shares with a program and which outlives the arena.
+  // Call it once at most, before Offer. Memory that is not anonymous is left out.
+  void Include(const SharedMemory& memory);
+
   // Returns what another process needs to map the memory.
   v1::SharedMemory Offer() const;
-  // Returns the offset of memory in the arena; nothing for other memory.
+  // Returns the offset of memory in the arena or of what it includes; nothing for other memory.
   std::optional<uint64_t> OffsetOf(const void* memory) const;
 
  private:
@@ -56,6 +60,7 @@ class SharedArena final : public std::pmr::memory_resource {
 
   const SharedMemory memory_;
   std::string nonce_;
+  const SharedMemory* included_ = nullptr;
   mutable Mutex mu_;
   std::map<uint64_t, uint64_t> unused_ ABSL_GUARDED_BY(mu_);  // sizes by offset, without neighbours
 };
@@ -80,6 +85,9 @@ class MappedArena {
 
  private:
   MappedArena(const char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+
+  // Maps memory of another process at the offset.
+  absl::Status Map(int fd, uint64_t offset, uint64_t bytes);
 
   const char* const data_;
   const uint64_t bytes_;

@@ -4,6 +4,7 @@
 #define CATCHMENT_COMMON_BASE_SHARED_MEMORY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,12 @@ class SharedMemory {
   int fd() const { return fd_; }
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  // Returns the offset of an address in the memory; nothing for other addresses.
+  std::optional<uint64_t> OffsetOf(const void* address) const {
+    const char* const place = static_cast<const char*>(address);
+    if (place < data_ || place >= data_ + bytes_) return std::nullopt;
+    return place - data_;
+  }
   absl::Span<float> floats() const {
     return {reinterpret_cast<float*>(data_), static_cast<size_t>(bytes_) / sizeof(float)};
   }

@@ -20,7 +20,6 @@ _LIBRARIES = {
     "grpc++": (["grpc++"], "libgrpc++-dev"),
     "gtest": (["gtest"], "libgtest-dev"),
     "gtest_main": (["gmock_main"], "libgmock-dev"),
-    "httplib": (["cpp-httplib"], "libcpp-httplib-dev"),
     "jpeg": (["libjpeg"], "libjpeg62-turbo-dev"),
     "json": (["nlohmann_json"], "nlohmann-json3-dev"),
     "prometheus": (["prometheus-cpp-core"], "prometheus-cpp-dev"),

@@ -10,6 +10,7 @@
 #include "common/job/compensation_kinds.h"
 #include "common/job/consistency_kinds.h"
 #include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 
 namespace catchment {
 
@@ -77,6 +78,25 @@ Pace PaceOf(const v1::Job& job) {
   CHECK_GT(pace.workers, 0u);
   CHECK_GT(pace.steps_per_version, 0u);
   return pace;
+}
+
+namespace {
+
+// Returns true if each step of the job has a whole minibatch for each worker.
+bool HasWholeSteps(const v1::Job& job) {
+  const uint64_t train_samples = ShapeOf(job.data()).train_samples, step = SamplesPerStep(job);
+  return train_samples >= step && SamplesPerEpoch(job, train_samples) % step == 0 &&
+         job.samples() % step == 0;
+}
+
+}  // namespace
+
+bool AddsUpContributions(const v1::Job& job) {
+  const v1::Algorithm& algorithm = job.algorithm();
+  const v1::Compensation& compensation = algorithm.compensation();
+  return NumGroups(algorithm.consistency()) > 0 && !algorithm.contribution().has_elastic() &&
+         KindOf(compensation).kind == v1::Compensation::kNone && !compensation.has_delay_adaptive() &&
+         !compensation.has_step_bound() && (!job.deterministic() || HasWholeSteps(job));
 }
 
 uint64_t SamplesPerStep(const v1::Job& job) {

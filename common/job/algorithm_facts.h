@@ -39,6 +39,12 @@ double ContributionsPerUpdate(const v1::Consistency& consistency, uint32_t worke
 // Returns the number of pushes that a worker may be ahead of the slowest one; nothing if that is any number.
 std::optional<uint32_t> StalenessBound(const v1::Consistency& consistency);
 
+// Returns true if servers add up the contributions to a group's update as they arrive, so that they keep one
+// vector for all of them; with Job.deterministic in the order of the workers. Otherwise each contribution is
+// kept until the update: elastic averaging answers each one, compensation for staleness changes each one, and
+// a deterministic job whose minibatches may differ in size must know the samples of all before it adds one.
+bool AddsUpContributions(const v1::Job& job);
+
 // Returns true if gradients are corrected by the move of the center since their workers were sent their
 // weights. Servers then keep what each worker was sent.
 bool CorrectsGradients(const v1::Compensation& compensation);

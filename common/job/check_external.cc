@@ -4,23 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/checks.h"
+#include "common/job/parameter_layout.h"
 
 namespace catchment {
 namespace {
-
-// Indices of values are counted in 31 bits on the wire.
-constexpr int64_t kMaxParameters = INT32_MAX;
-
-// Returns the tensor's values, at most kMaxParameters + 1; 0 if a dimension is wrong.
-int64_t CheckShape(const v1::ExternalTensor& tensor, const std::string& path, Problems* problems) {
-  int64_t size = 1;
-  for (const int64_t dimension : tensor.shape()) {
-    problems->AtLeast<int64_t>(1, path + ".shape", dimension);
-    if (dimension < 1) return 0;
-    size = dimension > kMaxParameters / size ? kMaxParameters + 1 : size * dimension;
-  }
-  return size;
-}
 
 void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
   std::set<std::string> names;
@@ -33,11 +20,13 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
                       "must be unique; list a parameter that two modules share once");
     problems->Require(tensor.name() != "__metadata__", path + ".name", tensor.name(),
                       "files of weights reserve this name; rename the parameter");
-    total += CheckShape(tensor, path, problems);
+    for (const int64_t dimension : tensor.shape()) problems->AtLeast<int64_t>(1, path + ".shape", dimension);
+    total += TensorSpec{tensor.name(), {tensor.shape().begin(), tensor.shape().end()}}.size();
   }
   if (total > kMaxParameters) {
-    problems->Add("model.external.tensors", Reason::kRange,
-                  absl::StrCat("have more than ", kMaxParameters, " values together; that is the most"));
+    problems->Add(
+        "model.external.tensors", Reason::kRange,
+        absl::StrCat("have more than ", kMaxParameters, " values together (2^40), which is the most"));
   }
 }
 

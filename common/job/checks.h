@@ -3,8 +3,10 @@
 #define CATCHMENT_COMMON_JOB_CHECKS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "common/job/parameter_layout.h"
 #include "common/job/problems.h"
 #include "optim/optimizer.h"
 #include "proto/job.pb.h"
@@ -35,6 +37,9 @@ void CheckEvaluation(const v1::Job& job, Problems* problems);
 
 // Checks model.external and data.external, of which the job has at least one.
 void CheckExternal(const v1::Job& job, Problems* problems);
+
+// Checks optimizer.groups. `tensors`: the model's; empty if they are not known.
+void CheckGroups(const v1::Job& job, const std::vector<TensorSpec>& tensors, Problems* problems);
 
 // Returns the names of the kinds that `fits` accepts: "SGD, ADAGRAD or ADAM".
 std::string ListOptimizerKinds(absl::FunctionRef<bool(const OptimizerKind&)> fits);

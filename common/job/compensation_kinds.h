@@ -26,6 +26,7 @@ struct CompensationKind {
   bool needs_nesterov = false;  // the momentum of the servers' SGD must be Nesterov's
   // Counts contributions or compares two in a row, so each must make an update.
   bool needs_each = false;
+  bool needs_one_rate = false;  // as of contributions
   // Sets the fields that have a default and are not set. Null: there are none.
   void (*fill_defaults)(uint32_t workers, v1::Compensation* compensation) = nullptr;
   // Checks the ranges of the kind's fields. `path`: its own, without a point at the end. Null: it has no

@@ -54,7 +54,7 @@ std::string DescribeSynchronous(const v1::Job& job) {
   const std::string wait = job.workers() == 1 ? "" : ", so all wait for the slowest";
   const std::string how = job.algorithm().contribution().has_elastic()
                               ? "All exchange with the same center."
-                              : "Gradients are weighted by their samples and added in the workers' order.";
+                              : "Gradients are averaged, weighted by their samples.";
   return absl::StrCat("Synchronous. Each update uses one contribution from ", workers, wait, ". ", how);
 }
 

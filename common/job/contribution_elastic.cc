@@ -56,6 +56,7 @@ const ContributionKind kElasticContribution = {.kind = v1::Contribution::kElasti
                                                .period = Period,
                                                .contributes_first = true,
                                                .workers_apply_learning_rate = true,
+                                               .has_weight_decay = false,
                                                .fill_defaults = FillDefaults,
                                                .check = Check,
                                                .describe = Describe,

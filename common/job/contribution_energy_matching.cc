@@ -83,6 +83,8 @@ google::protobuf::Message* Config(v1::Job* job) {
 const ContributionKind kEnergyMatchingContribution = {.kind = v1::Contribution::kEnergyMatching,
                                                       .period = Period,
                                                       .workers_apply_learning_rate = true,
+                                                      .has_weight_decay = false,
+                                                      .needs_one_rate = true,
                                                       .fill_defaults = FillDefaults,
                                                       .check = Check,
                                                       .describe = Describe,

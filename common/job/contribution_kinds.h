@@ -30,6 +30,10 @@ struct ContributionKind {
   bool contributes_first = false;
   // The workers apply the learning rate, so that the servers cannot change it in the course of the job.
   bool workers_apply_learning_rate = false;
+  bool has_weight_decay = true;
+  // Compares moves of the center with steps of one learning rate, so that groups of parameters cannot have
+  // others.
+  bool needs_one_rate = false;
   // Sets the fields that have a default and are not set. `workers`: Job.workers.
   void (*fill_defaults)(uint32_t workers, v1::Contribution* contribution);
   // Checks a job with a contribution of this kind whose defaults are filled in.

@@ -160,6 +160,7 @@ void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
   CATCHMENT_DEFAULT(job->mutable_faults(), slowest_kib_per_second, 64);
   CATCHMENT_DEFAULT(job->mutable_faults(), stuck_seconds, 300);
+  CATCHMENT_DEFAULT(job->mutable_faults(), hold_up_seconds, 20);
   CATCHMENT_DEFAULT(job->mutable_faults(), standby, 0);
 }
 

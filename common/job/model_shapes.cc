@@ -204,10 +204,10 @@ constexpr int64_t kMinSyntheticLayers = 2, kMaxSyntheticLayers = 8;
 constexpr int64_t kSyntheticLayerParameters = 16384;
 
 absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel& model) {
-  const auto parameters = static_cast<int64_t>(std::min<uint64_t>(model.parameters(), kMaxTensorValues + 1));
-  if (parameters < 1 || parameters > kMaxTensorValues) {
+  const auto parameters = static_cast<int64_t>(std::min<uint64_t>(model.parameters(), kMaxParameters + 1));
+  if (parameters < 1 || parameters > kMaxParameters) {
     return absl::InvalidArgumentError(absl::StrCat("model.synthetic.parameters: is ", model.parameters(),
-                                                   "; it is required, from 1 to ", kMaxTensorValues));
+                                                   "; it is required, from 1 to ", kMaxParameters));
   }
   const int64_t count = std::min(parameters, std::clamp(parameters / kSyntheticLayerParameters,
                                                         kMinSyntheticLayers, kMaxSyntheticLayers));

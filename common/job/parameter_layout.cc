@@ -110,7 +110,10 @@ std::vector<int> SmallestFirst(const std::vector<Range>& tensors, int parts) {
 
 int64_t TensorSpec::size() const {
   int64_t size = 1;
-  for (int64_t dimension : shape) size *= dimension;
+  for (int64_t dimension : shape) {
+    if (dimension > 0 && size > kMaxParameters / dimension) return kMaxParameters + 1;
+    size *= dimension;
+  }
   return size;
 }
 
@@ -145,6 +148,10 @@ absl::Status ParameterLayout::AddTensors(std::vector<TensorSpec> tensors) {
     }
     tensor_ranges_.push_back({size_, size_ + tensor.size()});
     size_ += tensor.size();
+    if (size_ > kMaxParameters) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has more than ", kMaxParameters, " parameters (2^40), which is the most"));
+    }
   }
   fingerprint_ = Fingerprint(tensors);
   tensors_ = std::move(tensors);
@@ -200,6 +207,13 @@ absl::Status ParameterLayout::CutAnywhere(int num_shards) {
     return absl::InvalidArgumentError(absl::StrCat("cannot split ", size_, " parameters between ", num_shards,
                                                    " servers; use 1 to ", groups));
   }
+  const int64_t most = CeilDivide(groups, num_shards) * kAlignment;  // values of a shard
+  if (most > kMaxBlocks * block_size_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot cut the ", most, " parameters of a server into blocks of ", block_size_,
+                     ": that is more than ", kMaxBlocks, " blocks; use a block_kib of at least ",
+                     CeilDivide(most * sizeof(float), kMaxBlocks * 1024), ", or more servers"));
+  }
   for (int s = 0; s < num_shards; ++s) {
     shards_.push_back({std::min(size_, groups * s / num_shards * kAlignment),
                        std::min(size_, groups * (s + 1) / num_shards * kAlignment)});
@@ -218,8 +232,8 @@ absl::Status ParameterLayout::CutBetweenTensors(int num_shards) {
     most_in_block_ = std::max(most_in_block_, tensor.size());
     if (tensor.size() <= kLargestWholeTensor) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor ", Describe(tensor), " has ", tensor.size(),
-                                                   " values; one that stays whole has at most ",
-                                                   kLargestWholeTensor));
+                                                   " values, and one that stays whole has at most ",
+                                                   kLargestWholeTensor, "; use smaller tensors"));
   }
   int first = 0;
   for (const int last : EvenCuts(tensor_ranges_, num_shards)) {

@@ -29,10 +29,15 @@
 
 namespace catchment {
 
+// The most values of a model: their bytes, times the vectors of a server and the workers of a job, are
+// counted in 64 bits.
+inline constexpr int64_t kMaxParameters = int64_t{1} << 40;
+
 struct TensorSpec {
   std::string name;  // PyTorch's name, such as "conv1.weight"
   std::vector<int64_t> shape;
 
+  // Returns the number of values; kMaxParameters + 1 if there are more.
   int64_t size() const;
   bool operator==(const TensorSpec&) const = default;
 };
@@ -50,15 +55,18 @@ enum class Cuts { kAnywhere, kBetweenTensors };
 
 class ParameterLayout {
  public:
-  // Errors: InvalidArgument for no tensors, a repeated name, a dimension below 1, no shards, or more shards
-  // than there are groups of 16 values; with kBetweenTensors, more shards than tensors, or a tensor of more
-  // than kLargestWholeTensor values; more fragments than groups of 16 values, or than tensors.
+  // Errors: InvalidArgument for no tensors, a repeated name, a dimension below 1, more than kMaxParameters
+  // values, no shards, more shards than there are groups of 16 values, or a shard of more than kMaxBlocks
+  // blocks; with kBetweenTensors, more shards than tensors, or a tensor of more than kLargestWholeTensor
+  // values; more fragments than groups of 16 values, or than tensors.
   static absl::StatusOr<ParameterLayout> Create(std::vector<TensorSpec> tensors, int num_shards,
                                                 int64_t block_size, Cuts cuts = Cuts::kAnywhere,
                                                 int fragments = 1);
 
-  // 512 MiB: as a block it must fit into one message in every codec, and gRPC limits messages to 2 GiB.
-  static constexpr int64_t kLargestWholeTensor = int64_t{1} << 27;
+  // 4 MiB below 2 GiB: as a block it must fit into one message, which gRPC limits to 2 GiB.
+  static constexpr int64_t kLargestWholeTensor = (int64_t{1} << 29) - (int64_t{1} << 20);
+  // A server has a record of each block, and a bit of it for each worker.
+  static constexpr int64_t kMaxBlocks = int64_t{1} << 21;
 
   int64_t size() const { return size_; }
   const std::vector<TensorSpec>& tensors() const { return tensors_; }

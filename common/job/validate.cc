@@ -167,18 +167,22 @@ void NameLayers(google::protobuf::RepeatedPtrField<v1::Layer>* list,
   }
 }
 
-// Checks the model, and names its layers.
-void CheckModel(v1::Job* job, Problems* problems) {
+// Checks the model, and names its layers. Returns its tensors, as far as they are known.
+std::vector<TensorSpec> CheckModel(v1::Job* job, Problems* problems) {
   if (job->model().has_external() || job->data().has_external()) CheckExternal(*job, problems);
-  if (job->data().has_external() && !job->model().has_external()) return;
+  if (job->data().has_external() && !job->model().has_external()) return {};
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
-  if (job->data().has_synthetic() && !job->model().has_synthetic()) return;
-  if (!SayTheirShape(job->data())) return;
+  if (job->data().has_synthetic() && !job->model().has_synthetic()) return {};
+  if (!SayTheirShape(job->data())) return {};
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.target);
-  if (!layers.ok()) return problems->AddLines(layers.status().message(), Reason::kModel);
+  if (!layers.ok()) {
+    problems->AddLines(layers.status().message(), Reason::kModel);
+    return {};
+  }
   auto next = layers->begin();
   NameLayers(job->mutable_model()->mutable_layers(), &next);
+  return ListTensors(*layers);
 }
 
 void CheckAlgorithm(const v1::Job& job, Problems* problems) {
@@ -255,6 +259,7 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());
   problems->Positive("faults.connect_timeout_seconds", job.faults().connect_timeout_seconds());
   problems->AtLeast<double>(0, "faults.stuck_seconds", job.faults().stuck_seconds());
+  problems->AtLeast<double>(0, "faults.hold_up_seconds", job.faults().hold_up_seconds());
   problems->Within<uint32_t>(0, 1, "faults.standby", job.faults().standby());
   CheckStragglers(job.faults(), problems);
 }
@@ -274,11 +279,12 @@ Problems FillDefaultsAndCheck(v1::Job* job) {
   Problems problems;
   FillDefaults(ChoosePreset(job->algorithm().preset(), &problems), job);
   CheckJob(*job, &problems);
-  CheckModel(job, &problems);
+  const std::vector<TensorSpec> tensors = CheckModel(job, &problems);
   CheckData(*job, &problems);
   CheckAlgorithm(*job, &problems);
   CheckCompensation(*job, &problems);
   CheckOptimizer(job->optimizer(), job->algorithm().contribution().has_elastic(), &problems);
+  CheckGroups(*job, tensors, &problems);
   CheckPlateau(*job, &problems);
   if (job->model().external().local_steps()) {
     if (absl::Status status = CheckLocalSteps(*job); !status.ok())

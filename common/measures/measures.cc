@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
+#include "common/base/version.h"
 #include "common/measures/measure_readers.h"
 #include "common/measures/noise_scale.h"
 #include "common/measures/phrases.h"
@@ -110,6 +111,8 @@ constexpr char kOfTraining[] = "mean over the last seconds";
 
 constexpr Measure<JobReading> kOfJob[] = {
     {"job", kAtEnd, "", "the job's name", Of<&Status::job>},
+    {"build", kInSummary, "", "the version of the master's program, with its commit",
+     [](const JobReading&) -> Json { return BuildVersion(); }},
     {"algorithm", kInSummary, "", "the job's `algorithm.preset`", Preset},
     {"preset", kInStatus, "", "the job's `algorithm.preset`", Preset},
     {"phase", kAtEnd, "",
@@ -350,6 +353,7 @@ constexpr Measure<JobReading> kOfJob[] = {
 
 constexpr char kStaleness[] =
     "mean {staleness_mean}|p50 {staleness_p50}|p99 {staleness_p99}|max {staleness_max} updates";
+constexpr char kOutcome[] = "{outcome}|{reason}|{ended_early}";
 constexpr char kRecovered[] =
     "{recoveries:time}|{updates_computed_again:update} computed again|{repeated_samples:sample} repeated";
 constexpr char kEnergy[] =
@@ -389,8 +393,22 @@ constexpr PhraseRow kStatusRows[] = {
     {"security", "{security}"},
 };
 
+// summary.cc adds the outcome.
+constexpr PhraseRow kResultRows[] = {
+    {"test",
+     "accuracy {test_accuracy}|loss {test_loss}|best {best_test_accuracy} after {best_at_samples:sample}"},
+    {"outcome", kOutcome},
+    {"trained", "{epochs} epochs|{samples:sample}|{updates:update}"},
+    {"recovered", kRecovered, true},
+    {"time", "{wall_seconds}|{samples_per_second} samples/s"},
+    {"staleness", kStaleness, true},
+};
+
 // summary.cc adds what is not a measure.
 constexpr PhraseRow kSummaryRows[] = {
+    {"test accuracy", "{test_accuracy}"},
+    {"test loss", "{test_loss}"},
+    {"outcome", kOutcome},
     {"algorithm", "{algorithm}"},
     {"processes", "{servers:server}|{workers:worker}"},
     {"device", "{device}"},
@@ -399,14 +417,12 @@ constexpr PhraseRow kSummaryRows[] = {
     {"time", "{wall_seconds}|{samples_per_second} samples/s"},
     {"workers' time", "{time_split}"},
     {"round trip", "p50 {round_trip_p50_us}|p99 {round_trip_p99_us}"},
-    {"test accuracy", "{test_accuracy}"},
-    {"test loss", "{test_loss}"},
     {"best evaluation",
      "{best_evaluation}|test accuracy {best_test_accuracy}|test loss {best_test_loss}|after "
      "{best_at_samples:sample}"},
-    {"staleness", kStaleness},
+    {"staleness", kStaleness, true},
     {"in time", "p50 {staleness_seconds_p50}|p90 {staleness_seconds_p90}|max {staleness_seconds_max}"},
-    {"gap", "mean {gap_mean}|max {gap_max}"},
+    {"gap", "mean {gap_mean}|max {gap_max}", true},
     {"momentum", "{momentum} set|{implicit_momentum} from asynchrony"},
     {"noise scale", "{noise_scale:sample}"},
     {"pushes",
@@ -417,7 +433,6 @@ constexpr PhraseRow kSummaryRows[] = {
      "{closed_by_grace}|by a loss {closed_by_loss}"},
     {"on the wire", "{bytes_pushed} pushed|{bytes_pulled} pulled"},
     {"energy", kEnergy},
-    {"ended", "{phase}|{reason}|{ended_early}"},
 };
 
 }  // namespace
@@ -433,6 +448,7 @@ JobReading::JobReading(const Status& status, const Status* before, const RunFact
 
 absl::Span<const Measure<JobReading>> JobMeasures() { return kOfJob; }
 absl::Span<const PhraseRow> StatusRows() { return kStatusRows; }
+absl::Span<const PhraseRow> ResultRows() { return kResultRows; }
 absl::Span<const PhraseRow> SummaryRows() { return kSummaryRows; }
 
 std::string UnitOf(const std::string& key) {

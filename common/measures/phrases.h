@@ -28,8 +28,10 @@ struct PhraseRow {
 // Returns the phrase of the row, or "".
 std::string Phrase(const PhraseRow& row, const nlohmann::ordered_json& facts);
 
-// The rows of `catchment status`, and of the table of a summary (measures.cc).
+// The rows of `catchment status`, and of the table of a summary, the most important ones and all
+// (measures.cc).
 absl::Span<const PhraseRow> StatusRows();
+absl::Span<const PhraseRow> ResultRows();
 absl::Span<const PhraseRow> SummaryRows();
 
 }  // namespace catchment

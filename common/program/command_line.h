@@ -2,9 +2,10 @@
 // runner that parses it.
 //
 // A flag is written --name=value or --name value; a switch --name or --name=false. A list flag may be
-// repeated. "--" ends the flags. --help (or -h) is always known. - and _ are equal within a name.
-// --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and
-// `catchment man` generate their output.
+// repeated. "--" ends the flags. - and _ are equal within a name, and --no-name is --name=false. --help
+// prints all flags in their groups, -h the first ones, both for the width of the terminal, and --help=json
+// the command line as JSON (CommandLine::ToJson), from which `catchment completion` and `catchment man`
+// generate their output.
 //
 // Errors: InvalidArgument that names the flag and the allowed values; for an unknown flag, the nearest one.
 // Threads: an object is used by one thread.
@@ -30,7 +31,8 @@ enum class AutoSwitch { kOff, kOn, kAuto };
 class FlagSet {
  public:
   // Declare a flag. `out` has the default until Parse writes to it, and must outlive Parse. `value` is the
-  // placeholder of the value in the help: "--out=DIR". A flag with an empty `help` is not listed.
+  // placeholder of the value in the help: "--out=DIR". A flag with an empty `help` is not listed. -h lists
+  // those that are declared first.
   void AddString(const std::string& name, const std::string& value, std::string* out,
                  const std::string& help);
   // Declares one that must be given, with a value that is not empty.
@@ -56,6 +58,9 @@ class FlagSet {
   void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
                const std::string& help);
 
+  // Lists the flags that are declared from here on below a heading of their own in the help.
+  void BeginGroup(const std::string& heading) { group_ = heading; }
+
   // Sets what describes a flag that does not exist here, such as "epochs is a field of the job: --set
   // epochs=VALUE", or returns an empty text. `name` has _ in place of -; `value` is empty if there is none.
   void SetAdvice(std::function<std::string(const std::string& name, const std::string& value)> advice) {
@@ -67,17 +72,18 @@ class FlagSet {
   // Returns an error that names the first required flag without a value.
   absl::Status CheckRequired() const;
 
-  // Returns true if --help was given.
-  bool help() const { return help_; }
-  // Returns true if --help=json was given.
-  bool help_in_json() const { return help_in_json_; }
+  enum class Help { kNone, kShort, kLong, kJson };
+  // Returns the help that -h, --help or --help=json has asked for.
+  Help help() const { return help_; }
   // Returns what SetAdvice's function says of NAME=VALUE; empty if `word` has another form.
   std::string Advise(const std::string& word) const;
 
-  // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Directory ...".
-  std::string Describe() const;
+  // Returns a paragraph for each flag, below the headings of the groups: "  --out=DIR    Directory ...".
+  std::string Describe(int width) const;
+  // Returns what the help of each of the first flags says first.
+  std::string DescribeFirst(int width) const;
   // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty
-  // if it needs one) and help.
+  // if it needs one), help and group.
   nlohmann::ordered_json ToJson() const;
 
  private:
@@ -88,15 +94,17 @@ class FlagSet {
     std::function<absl::Status(const std::string&)> set;
     std::string bare = "";                  // the value of --name alone; empty: a value is needed
     const std::string* required = nullptr;  // the value of a required flag
+    std::string group = "";                 // its heading
   };
 
+  void Add(Flag flag);
   const Flag* Find(const std::string& name) const;
   absl::Status Unknown(const std::string& name, const std::string& value) const;
 
   std::vector<Flag> flags_;
+  std::string group_ = "Flags";
   std::function<std::string(const std::string& name, const std::string& value)> advice_;
-  bool help_ = false;
-  bool help_in_json_ = false;
+  Help help_ = Help::kNone;
 };
 
 // The arguments and the help text of a program or a subcommand.
@@ -121,7 +129,9 @@ struct CommandLine {
 
   // Fills the variables of the flags and of the argument. Checks nothing but the flags if --help is given.
   absl::Status Parse(const std::vector<std::string>& args);
-  std::string Help() const;
+  // Returns the help for a terminal of this width: all of it, or what the command does, its usage and first
+  // flags.
+  std::string Help(bool all, int width) const;
   // Returns an object with name, usage, notes, argument (its placeholder, empty if there is none) and flags.
   nlohmann::ordered_json ToJson() const;
 };

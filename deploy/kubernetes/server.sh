@@ -9,6 +9,7 @@
 #   HOST_PREFIX, SERVICE, PORT   server i is at ${HOST_PREFIX}i.$SERVICE:$PORT
 #   JOB                          the job file
 #   OUT                          results and checkpoints: a volume that all servers see
+#   AWAIT                        a file, if there is one that must be there before the server starts
 #   STAY                         a file. With it the container stays, doing nothing, once the job has ended: a
 #                                StatefulSet would start it anew. The file is there from then on
 #
@@ -48,6 +49,9 @@ for ((i = 0; i < 60; ++i)); do
   getent hosts "$HOST_PREFIX$index.$SERVICE" >/dev/null && break
   sleep 1
 done
+trap 'exit 143' TERM INT
+[[ -z ${AWAIT:-} || -e $AWAIT ]] || say "waiting for $AWAIT, which the first worker writes"
+until [[ -z ${AWAIT:-} || -e $AWAIT ]]; do sleep 1; done
 resume=()
 if compgen -G "$OUT/checkpoints/*/manifest.textproto" >/dev/null; then resume=(--resume); fi
 

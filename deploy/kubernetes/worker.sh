@@ -3,7 +3,10 @@
 #
 #   deploy/kubernetes/worker.sh FLAG...     flags of catchment_worker
 #
-# Environment: OUT, the volume with the servers' results.
+# Environment:
+#   OUT                    the volume with the servers' results
+#   PROGRAM                computes the gradients (--program). The worker with JOB_COMPLETION_INDEX 0 first writes
+#                          the weights that it begins with to $OUT/initial.safetensors, which the servers await
 #
 # A worker also ends in order if the job was stopped or has failed, and servers that are started again
 # continue the job. The summary has the outcome: this Pod has done its part only if the job is done.
@@ -20,9 +23,26 @@ fi
 # shellcheck source=deploy/kubernetes/await.sh
 source "$(dirname "${BASH_SOURCE[0]}")/await.sh"
 
+# describe: writes the weights, unless an earlier Pod has.
+describe() {
+  local described
+  [[ $role == worker && ${JOB_COMPLETION_INDEX:-} == 0 && ! -e $OUT/initial.safetensors ]] || return 0
+  described=$OUT/described.textproto
+  "$bin/catchment" validate --program="$PROGRAM" --write="$described" >/tmp/described &&
+    mv "$described.safetensors" "$OUT/initial.safetensors"
+}
+
+bin=$(dirname "${BASH_SOURCE[0]}")/../../bin
+role=worker
+[[ " $* " != *" --role=evaluator "* ]] || role=evaluator
+program=()
+if [[ -n ${PROGRAM:-} ]]; then
+  describe || { echo "worker.sh: the program does not describe its model; the reason is above" >&2; exit 1; }
+  program=(--program="$PROGRAM")
+fi
 touch /tmp/begun
 signaled=no
-"$(dirname "${BASH_SOURCE[0]}")/../../bin/catchment_worker" "$@" &
+"$bin/catchment_worker" "$@" "${program[@]}" &
 worker=$!
 trap 'signaled=yes; kill -TERM "$worker"' TERM INT
 await "$worker"

@@ -4,7 +4,7 @@
     catchment train --program="python examples/python/federated_digits.py" --workers=8 \
         --set algorithm.preset=fedbuff --set epochs=4 --out=out
 
-The job counts samples in place of naming them (docs/python.md, "Streams, and data of each worker"). The model
+The job counts samples in place of naming them (docs/python.md, "Streams and per-worker data"). The model
 and the files are those of mnist_numpy.py.
 """
 

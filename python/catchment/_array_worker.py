@@ -20,7 +20,8 @@ class ArrayWorker(Position):
         self._parameters = _vectors.Parameters(attachment.weights, attachment.tensors)
         self._gradients = _vectors.Gradients(attachment.gradient, attachment.tensors)
         self._size = len(attachment.weights) // 4
-        self._under_way = False
+        self._here = False  # the weights of a step that counts
+        self._under_way = False  # that step, in the program
         self._loss = 0.0  # of the step before
 
     @property
@@ -86,10 +87,15 @@ class ArrayWorker(Position):
         self._gradients.set_to_zero()
 
     def _begin_step(self) -> bool:
-        """Waits for the weights of the next step that counts. Returns False when the job is over."""
-        while not self._under_way:
+        """Waits for the weights of the next step that counts, and begins it. Returns False when the job is
+        over."""
+        self._under_way = self._await_step()
+        return self._under_way
+
+    def _await_step(self) -> bool:
+        while not self._here:
             self._attachment.next_step()
-            self._under_way = self._attachment.await_weights(self._size)
+            self._here = self._attachment.await_weights(self._size)
             if self._attachment.stopped:
                 return False
         return True
@@ -98,17 +104,20 @@ class ArrayWorker(Position):
         """Ends the step with a gradient of 0: call it instead of step() for a minibatch that you leave out.
         The servers' momentum and weight decay still move the weights.
         Metrics repeat the loss of the step before."""
-        self._gradients.set_to_zero()
+        if self._under_way:
+            self._gradients.set_to_zero()
         self._end_step("skip", self._loss, 0)
 
     def _end_step(self, method: str, loss: float, correct: Any) -> None:
         if not self._under_way:
             raise RuntimeError("worker.%s() was called without a minibatch: call it once for each" % method)
         correct = self._count_right(correct)
-        self._under_way = False
+        self._under_way = self._here = False
         self._loss = loss
         self.steps += 1
         self._attachment.done(loss, correct)
+        # Until the next weights are here, the servers may read the gradient.
+        self._await_step()
 
     def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
         """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the

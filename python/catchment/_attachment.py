@@ -21,7 +21,7 @@ from ._plan import Plan
 if TYPE_CHECKING:
     from ._group import GroupAttachment
 
-VERSION = 1
+VERSION = 2
 _LARGEST_PACKET = 131072
 _STATISTIC_BYTES = 16384 * 4
 _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dimension
@@ -69,6 +69,11 @@ class Attachment:
         self.here = 0  # of its weights, values from the first on
         self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
         self.restarted = False  # the weights of that step do not follow from the last one
+        # A program that keeps its weights has the ranges of each fragment, an exchange that is due
+        # ({"all": ..., "arrived": [fragment, ...]}), and a function that writes a fragment's difference.
+        self.fragments: List[List[Tuple[int, int]]] = []
+        self._exchange: Dict[str, Any] = {}
+        self.on_send: Callable[[int], None] = lambda fragment: None
         self.stopped = self.left = False  # left: by the program, before the end
         self.hinted = False  # of a loop that begins after the end
         # Name -> sum and count of its values since the last Done.
@@ -111,6 +116,13 @@ class Attachment:
         while self.begun < self.step and not self.stopped:
             self._read()
         return self.begun == self.step and not self.stopped
+
+    def await_step(self) -> bool:
+        """The same, in a program that keeps its weights."""
+        return self.await_begin()
+
+    def fetch(self, ranges: List[Tuple[int, int]]) -> None:
+        """Brings these ranges of the weights here, where they are already."""
 
     def await_weights(self, values: int) -> bool:
         """Waits for the step's first `values` weights. Returns whether the step counts."""
@@ -183,6 +195,7 @@ class Attachment:
             "test_samples": test_samples,
             "device": device,
             "local_steps": local_steps,
+            "keeps_weights": local_steps,
         }
         size = 1000 + len(device)
         part: List[Dict[str, Any]] = []
@@ -225,8 +238,17 @@ class Attachment:
             self.progress, self.epoch = fields.get("progress", 0.0), fields.get("epoch", 0)
             self.learning_rate = fields.get("learning_rate", 0.0)
             self.restarted = fields.get("restarted", False)
+            self._note_exchange(fields)
         elif kind == "here":
             self.here = fields["values"]
+        elif kind == "part":
+            bounds = fields["bounds"]
+            self.fragments += [[] for _ in range(fields.get("fragment", 0) + 1 - len(self.fragments))]
+            self.fragments[-1] += zip(bounds[::2], bounds[1::2])
+        elif kind == "send":
+            self._note_exchange(fields)
+            self.on_send(fields.get("fragment", 0))
+            self._send("sent", {})
         elif kind == "evaluate":
             self._evaluate = True
         elif kind == "welcome":
@@ -237,6 +259,19 @@ class Attachment:
                 raise RuntimeError("the Catchment worker has ended: " + fields.get("why", ""))
             if fields.get("result") and self.on_result is not None:
                 self.on_result()
+
+    def _note_exchange(self, fields: Dict[str, Any]) -> None:
+        """An exchange that has not been taken precedes the one in the message."""
+        exchange = fields.get("exchange", {})
+        if exchange.get("all"):
+            self._exchange = {"all": True}
+        self._exchange.setdefault("arrived", []).extend(exchange.get("arrived", []))
+
+    def take_exchange(self) -> Tuple[bool, List[int]]:
+        """Returns the parts of the model that are to follow `weights` before the next step or difference:
+        whether all of them, and then the fragments that have arrived, in order."""
+        exchange, self._exchange = self._exchange, {}
+        return exchange.get("all", False), exchange.get("arrived", [])
 
     def _stop(self) -> None:
         self.stopped = True

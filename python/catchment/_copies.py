@@ -1,6 +1,7 @@
 """Copies between a model's parameters and the memory that is shared with the worker."""
 
 import collections
+import contextlib
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Set, Tuple
 
 import torch
@@ -10,11 +11,20 @@ from ._warnings import warn
 if TYPE_CHECKING:
     from ._weights import Parameter
 
+_PORTABLE = 1  # cudaHostRegisterPortable
 
-def choose(parameters: List["Parameter"], memories: Tuple[torch.Tensor, ...]) -> "HostCopies":
-    """Returns the copies for a model: parameters as catchment.torch has them; memories:
-    the flat shared tensors."""
+
+def choose(
+    parameters: List["Parameter"],
+    memories: Tuple[torch.Tensor, ...],
+    before: Optional["HostCopies"] = None,
+) -> "HostCopies":
+    """Returns the copies for a model: parameters as catchment.torch has them; memories: the flat shared
+    tensors; before: the copies of the same model until some of its parameters moved."""
     devices = {parameter.tensor.device for parameter in parameters if parameter.tensor.device.type == "cuda"}
+    if isinstance(before, CudaCopies):  # which may be under way
+        before.add(devices)
+        return before
     return CudaCopies(memories, devices) if devices else HostCopies()
 
 
@@ -43,6 +53,11 @@ def dense(gradient: torch.Tensor) -> torch.Tensor:
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
 
 
+def launch(device: Any) -> None:
+    """Runs a kernel. It raises the last error of a call to CUDA that failed, which is thereby forgotten."""
+    torch.ones(1, device=device)
+
+
 class HostCopies:
     """Copies that are complete when the calls return."""
 
@@ -68,13 +83,14 @@ class HostCopies:
 class CudaCopies(HostCopies):
     """Copies on side streams, one in each direction for each GPU, while the GPU computes.
 
-    The shared memory is pinned. If that fails, copies block the program instead, after one warning. Values in
-    another precision are converted on the GPU. devices: the GPUs; parameters elsewhere are copied as by
-    HostCopies. cuda: torch.cuda, or what a test has in its place.
+    The shared memory is pinned for all GPUs, in the context of one that the model uses. If that fails, copies
+    block the program instead, after one warning. Values in another precision are converted on the GPU.
+    devices: the GPUs; parameters elsewhere are copied as by HostCopies. cuda: torch.cuda, or what a test has
+    in its place.
     """
 
     def __init__(self, memories: Tuple[torch.Tensor, ...], devices: Set[Any], cuda: Any = torch.cuda) -> None:
-        self._devices, self._cuda = devices, cuda
+        self._devices, self._cuda = set(devices), cuda
         self._streams: Dict[Any, Tuple[Any, Any]] = {}  # device -> the streams to it and from it
         # (end, device, event) of weights that are not waited for yet.
         self._arriving: Deque[Tuple[int, Any, Any]] = collections.deque()
@@ -87,14 +103,25 @@ class CudaCopies(HostCopies):
                 "memory (ulimit -l) may be too low" % failures[0]
             )
 
+    def add(self, devices: Set[Any]) -> None:
+        """Adds GPUs to which parameters have moved."""
+        self._devices |= devices
+
     def _pin(self, memory: torch.Tensor) -> Optional[str]:
         """Returns why pinning failed; None if it succeeded."""
+        device = min(self._devices, key=str)
+        size = memory.numel() * memory.element_size()
         try:
             cudart = self._cuda.cudart()
-            result = cudart.cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0)
+            with self._cuda.device(device):
+                result = cudart.cudaHostRegister(memory.data_ptr(), size, _PORTABLE)
         except RuntimeError as error:
             return str(error)
-        return None if result == cudart.cudaError.success else "cudaHostRegister: %s" % result
+        if result == cudart.cudaError.success:
+            return None
+        with contextlib.suppress(RuntimeError):
+            launch(device)
+        return "cudaHostRegister: %s" % result
 
     def _streams_of(self, device: Any) -> Tuple[Any, Any]:
         if device not in self._streams:

@@ -6,6 +6,8 @@ import os
 import struct
 from typing import List, Sequence, Tuple
 
+from ._groups import Group
+
 MODEL_FILE = "model.textproto"
 WEIGHTS_FILE = "weights.safetensors"
 NOTES_FILE = "notes"
@@ -45,6 +47,7 @@ def describe(
     test_samples: int,
     local_steps: bool = False,
     notes: Sequence[str] = (),
+    groups: Sequence[Group] = (),
 ) -> None:
     """Writes the files. The model, which comes last, is a part of a job. notes:
     sentences for who starts it."""
@@ -65,7 +68,14 @@ def describe(
         "    test_samples: %d" % test_samples,
         "  }",
         "}",
-        "",
     ]
+    lines += ["optimizer {"] * bool(groups)
+    for group in groups:
+        names = "".join(" names: %s" % _quoted(name) for name in group["names"])
+        settings = "".join(
+            " %s: %s" % (name, str(value).lower()) for name, value in group.items() if name != "names"
+        )
+        lines.append("  groups {%s%s }" % (names, settings))
+    lines += ["}"] * bool(groups) + [""]
     with open(os.path.join(directory, MODEL_FILE), "w") as file:
         file.write("\n".join(lines))

@@ -98,6 +98,7 @@ class Gradients:
 
     def finish(self) -> None:
         """Sends zeros for the gradients that are not there. Blocks until all have been copied."""
+        self._weights.take_all()
         for parameter in self._parameters:
             if not parameter.ready and self._sends:
                 parameter.gradient.zero_()
@@ -178,6 +179,7 @@ class DuringBackward(Gradients):
             return
         if parameter.ready:
             raise RuntimeError(_TWICE)
+        self._weights.take_all()  # the last gradient may still be read until they are here
         parameter.ready = True
         self._weights.copies.take(parameter, tensor.grad)
         parameter.sent = (tensor.grad, tensor.grad._version)
@@ -217,8 +219,7 @@ class LocalSteps(Gradients):
         super().drop()
         self._made = False
 
-    @torch.no_grad()
-    def take(self) -> None:
+    def _move(self) -> None:
         self._check_scale()
         self.skip()
         if not self._made:  # otherwise the program, as in a loop without a job, has called it
@@ -226,6 +227,10 @@ class LocalSteps(Gradients):
             self._optimizer.step()
             self._making = False
         self._optimizer.zero_grad()
+
+    @torch.no_grad()
+    def take(self) -> None:
+        self._move()
         for parameter in self._parameters:
             moved = _model.full(parameter.tensor.detach())
             if self._sends:
@@ -249,3 +254,13 @@ class LocalSteps(Gradients):
             state.clear()
         keeps = "keeps moments that belong to other weights, as it has no `state` to reset"
         warn(_RESTARTED % ("has been reset" if resets else keeps))
+
+
+class KeptSteps(LocalSteps):
+    """The steps of a program that keeps its weights: a step sends nothing (KeptWeights)."""
+
+    def take(self) -> None:
+        self._move()
+
+    def finish(self) -> None:
+        """Nothing is sent in place of gradients that are not there."""

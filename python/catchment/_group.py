@@ -9,7 +9,7 @@ import os
 import pickle
 import signal
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,21 @@ from ._plan import PlanCopy
 _PR_SET_PDEATHSIG = 1
 # Other workers, which rank 0 may wait for, can take any time.
 _PATIENCE = datetime.timedelta(days=365)
+
+
+class _Exchange(NamedTuple):
+    """The work that comes first in a program that keeps its weights (Attachment.take_exchange)."""
+
+    everything: bool
+    arrived: List[int]
+    parts: Optional[List[List[Tuple[int, int]]]]  # Attachment.fragments; None: the ranks have them
+
+
+class _Send(NamedTuple):
+    """Send of proto/attach.proto."""
+
+    fragment: int
+    exchange: _Exchange
 
 
 class GroupAttachment:
@@ -42,6 +57,10 @@ class GroupAttachment:
         self.progress, self.epoch, self.learning_rate, self.restarted = 0.0, 0, 0.0, False
         self.on_result: Optional[Callable[[], None]] = None
         self._has_result = False  # on rank 0
+        # As Attachment has them.
+        self.fragments: List[List[Tuple[int, int]]] = []
+        self._exchange = _Exchange(False, [], None)
+        self.on_send: Callable[[int], None] = lambda fragment: None
         self.stopped = self.left = False
         about = self._from_first(lambda: self._attach(attach))
         self.welcome, self.test_samples, self.stopped, size, plan_size = about
@@ -58,7 +77,7 @@ class GroupAttachment:
 
     def _attach(self, attach: Callable[[], _attachment.Attachment]) -> Tuple[Any, ...]:
         self._attachment = one = attach()
-        one.on_result = self._note_result
+        one.on_result, one.on_send = self._note_result, self._send
         return one.welcome, one.test_samples, one.stopped, len(one.weights), one.plan.size
 
     def _note_result(self) -> None:
@@ -67,7 +86,8 @@ class GroupAttachment:
     # ---------------------------------------------------------------------------------------------- the ranks
 
     def _from_first(self, make: Callable[[], Any]) -> Any:
-        """Calls `make` on rank 0, and returns its result on every rank."""
+        """Calls `make` on rank 0, and returns its result on every rank. If the daemon meanwhile asks for a
+        part of the weights, all ranks write it."""
         if self.rank == 0:
             try:
                 result = make()
@@ -76,11 +96,31 @@ class GroupAttachment:
                 raise
             self._broadcast((result, None))
             return result
-        result, failure = self._broadcast(None)
-        if failure is not None:
-            self.stopped = True
-            raise RuntimeError("rank 0 of the group has failed: " + failure)
-        return result
+        while True:
+            result, failure = self._broadcast(None)
+            if failure is not None:
+                self.stopped = True
+                raise RuntimeError("rank 0 of the group has failed: " + failure)
+            if not isinstance(result, _Send):
+                return result
+            self._write(result)
+
+    def _send(self, fragment: int) -> None:
+        """Called on rank 0, within _from_first."""
+        send = _Send(fragment, self._exchange_on_first())
+        self._broadcast((send, None))
+        self._write(send)
+
+    def _write(self, send: _Send) -> None:
+        self._note_exchange(send.exchange)
+        self.on_send(send.fragment)
+
+    def _exchange_on_first(self) -> _Exchange:
+        one = self._attachment
+        return _Exchange(*one.take_exchange(), None if self.fragments else one.fragments)
+
+    def _note_exchange(self, exchange: _Exchange) -> None:
+        self._exchange, self.fragments = exchange, exchange.parts or self.fragments
 
     def _broadcast(self, value: Any) -> Any:
         """Returns rank 0's value, which may be anything that can be pickled."""
@@ -104,25 +144,52 @@ class GroupAttachment:
 
     def await_weights(self, values: int) -> bool:
         """Waits for all of the step's weights, regardless of `values`."""
-        counts, self.begun, self.stopped, has_result, about, changes = self._from_first(self._await_step)
-        self.progress, self.epoch, self.learning_rate, self.restarted = about
-        self.plan.write(changes)
+        counts = self._await_on_first(lambda one: one.await_weights(len(one.weights) // 4))
         if counts:
             self.here = len(self.weights) // 4
-        if counts or has_result:
             self._broadcast_weights()
-        if has_result and self.on_result is not None:
-            self.on_result()
         return counts
 
-    def _await_step(self) -> Tuple[Any, ...]:
+    def await_step(self) -> bool:
+        return self._await_on_first(lambda one: one.await_step())
+
+    def _await_on_first(self, wait: Callable[[_attachment.Attachment], bool]) -> bool:
+        """Waits on rank 0. Returns whether the step counts."""
+        counts, self.begun, self.stopped, has_result, about, changes, exchange = self._from_first(
+            lambda: self._begin(wait)
+        )
+        self.progress, self.epoch, self.learning_rate, self.restarted = about
+        self._note_exchange(exchange)
+        self.plan.write(changes)
+        if has_result:
+            self._broadcast_weights()
+            if self.on_result is not None:
+                self.on_result()
+        return bool(counts)
+
+    def _begin(self, wait: Callable[[_attachment.Attachment], bool]) -> Tuple[Any, ...]:
         if self._failure is not None:
             raise self._failure
         one = self._attachment
-        counts = one.await_weights(len(one.weights) // 4)
+        counts = wait(one)
         about = one.progress, one.epoch, one.learning_rate, one.restarted
         has_result, self._has_result = self._has_result, False
-        return counts, one.begun, one.stopped, has_result, about, one.plan.changes(self.step)
+        changes, exchange = one.plan.changes(self.step), self._exchange_on_first()
+        return counts, one.begun, one.stopped, has_result, about, changes, exchange
+
+    def take_exchange(self) -> Tuple[bool, List[int]]:
+        exchange, self._exchange = self._exchange, _Exchange(False, [], None)
+        return exchange.everything, exchange.arrived
+
+    def fetch(self, ranges: List[Tuple[int, int]]) -> None:
+        """Brings these ranges of rank 0's weights to every rank."""
+        weights = torch.frombuffer(self.weights, dtype=torch.float32)
+        parts = [weights[begin:end] for begin, end in ranges]
+        values = parts[0] if len(parts) == 1 else torch.cat(parts)
+        dist.broadcast(values, self._first, self._group)
+        if self.rank != 0 and len(parts) > 1:
+            for part, received in zip(parts, values.split([len(part) for part in parts])):
+                part.copy_(received)
 
     def await_stop(self) -> None:
         """For the end of a loop: await_weights has waited for it already."""

@@ -6,7 +6,7 @@ from typing import Any, Counter, List, Tuple
 import keras
 import numpy
 
-from . import _counts
+from . import _counts, _groups
 from ._indices import evenly
 from ._warnings import warn
 
@@ -114,6 +114,15 @@ def names_of(variables: List[Any]) -> List[str]:
         count[variable.path] += 1
         names.append(variable.path + ("_%d" % count[variable.path] if count[variable.path] > 1 else ""))
     return names
+
+
+def groups(given: Any, variables: List[Any]) -> List[_groups.Group]:
+    """Returns the job's groups of what join got as `groups`."""
+    patterns = dict(zip(map(id, variables), map(_groups.exactly, names_of(variables))))
+    if isinstance(given, keras.optimizers.Optimizer):
+        excluded = [variable for variable in variables if not given._use_weight_decay(variable)]
+        given = [{"params": excluded, "weight_decay": 0.0}]
+    return _groups.of_list(given, lambda item: item if isinstance(item, str) else patterns.get(id(item)))
 
 
 def floats(variable: Any) -> Any:

@@ -6,7 +6,7 @@ are here.
 """
 
 import struct
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 Schema = Dict[int, Tuple[str, Any]]
 
@@ -27,6 +27,7 @@ FROM_PROGRAM = {
             5: ("test_samples", int),
             6: ("device", str),
             7: ("local_steps", bool),
+            8: ("keeps_weights", bool),
         },
     ),
     2: ("final", {1: ("begin", int)}),
@@ -36,7 +37,9 @@ FROM_PROGRAM = {
     6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),
     7: ("left", {1: ("why", str)}),
     8: ("span", {1: ("name", str), 2: ("begin", float), 3: ("end", float), 4: ("thread", int)}),
+    9: ("sent", {}),
 }
+EXCHANGE = {1: ("all", bool), 2: ("arrived", [int])}
 TO_PROGRAM = {
     1: (
         "welcome",
@@ -47,6 +50,9 @@ TO_PROGRAM = {
             4: ("seed", int),
             5: ("evaluates", bool),
             6: ("traces", bool),
+            7: ("keeps_weights", bool),
+            8: ("blend", float),
+            9: ("elastic", bool),
         },
     ),
     2: (
@@ -57,11 +63,14 @@ TO_PROGRAM = {
             3: ("epoch", int),
             4: ("learning_rate", float),
             5: ("restarted", bool),
+            6: ("exchange", EXCHANGE),
         },
     ),
     3: ("here", {1: ("values", int)}),
     4: ("evaluate", {}),
     5: ("stop", {1: ("why", str), 2: ("failed", bool), 3: ("result", bool)}),
+    6: ("part", {1: ("fragment", int), 2: ("bounds", [int])}),
+    7: ("send", {1: ("fragment", int), 2: ("exchange", EXCHANGE)}),
 }
 
 
@@ -155,6 +164,14 @@ def _convert(kind: Any, raw: Any) -> Any:
     return kind(raw)
 
 
+def _packed(data: memoryview) -> Iterator[int]:
+    """Yields the integers of a packed field."""
+    at = 0
+    while at < len(data):
+        value, at = _read_varint(data, at)
+        yield value
+
+
 def _decode_fields(schema: Schema, data: memoryview) -> Dict[str, Any]:
     fields: Dict[str, Any] = {}
     at = 0
@@ -164,7 +181,9 @@ def _decode_fields(schema: Schema, data: memoryview) -> Dict[str, Any]:
         if tag >> 3 not in schema:
             continue  # of a later version
         name, kind = schema[tag >> 3]
-        if isinstance(kind, list):
+        if kind == [int] and tag & 7 == _BYTES:
+            fields.setdefault(name, []).extend(_packed(raw))
+        elif isinstance(kind, list):
             fields.setdefault(name, []).append(_convert(kind[0], raw))
         else:
             fields[name] = _convert(kind, raw)

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from . import _counts
+from . import _counts, _groups
 from ._minibatches import check_items, is_indexed
 from ._warnings import warn
 
@@ -17,6 +17,10 @@ _NO_LENGTH = (
 _ONE_GPU = (
     "this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
     "choose the device by the environment variable CATCHMENT_LOCAL_INDEX"
+)
+_NO_GPU = (
+    "the model is on the CPU, and CUDA_VISIBLE_DEVICES=%s names no GPU that this program may use: with one "
+    "GPU for each worker, as by Slurm's --gpus-per-task=1, leave the variable as it is"
 )
 _META = (
     "parameter %s is on the meta device, and has no values: give the model memory with "
@@ -103,6 +107,9 @@ def _check_memory(parameters: List[Tuple[str, torch.Tensor]]) -> None:
 def check_device(parameters: List[Tuple[str, torch.Tensor]]) -> None:
     index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
     devices = {p.device for _, p in parameters if p.device.type == "cuda"}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if visible not in ("", "-1") and not devices and torch.version.cuda and not torch.cuda.is_available():
+        warn(_NO_GPU % visible)
     if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
         warn(_ONE_GPU % (index, "cuda:0"))
 
@@ -145,3 +152,19 @@ def parameters_in(model: torch.nn.Module) -> List[Any]:
             found.extend(module._parameters.values())
             modules.extend(module._modules.values())
     return found
+
+
+def groups(given: Any, parameters: List[Tuple[str, torch.Tensor]]) -> List[_groups.Group]:
+    """Returns the job's groups of what join got as `groups`. parameters: the job's."""
+    if given is None:
+        return []
+    patterns = {id(p): _groups.exactly(name) for name, p in parameters}
+
+    def pattern_of(item: Any) -> Any:
+        item = item[1] if isinstance(item, tuple) else item  # of named_parameters()
+        return item if isinstance(item, str) else patterns.get(id(item))
+
+    optimizers = given if isinstance(given, (list, tuple)) else [given]
+    if optimizers and all(isinstance(optimizer, torch.optim.Optimizer) for optimizer in optimizers):
+        return _groups.of_optimizers(list(optimizers), pattern_of, patterns.values())
+    return _groups.of_list(given, pattern_of)

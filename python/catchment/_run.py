@@ -6,7 +6,6 @@ import ctypes
 import glob
 import html
 import os
-import re
 import select
 import shlex
 import shutil
@@ -14,9 +13,25 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from . import _command, _function, _run_files
+
+if TYPE_CHECKING:
+    from .study.results import Study
 
 Path = Union[str, "os.PathLike[str]"]
 Program = Union[Path, Callable[[], object]]
@@ -86,9 +101,9 @@ def compare(
     out: Optional[str] = None,
     progress: bool = True,
     **flags: Any,
-) -> Comparison:
+) -> Study:
     """Trains a job with several algorithms, numbers of workers and seeds, as `catchment compare` does;
-    returns the results.
+    returns the results, of which catchment.study.load(out) makes the same object later.
 
     algorithms: presets, such as ["sync", "downpour"].
     workers: numbers of workers.
@@ -107,7 +122,9 @@ def compare(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    return Comparison(out)
+    from .study.results import Study
+
+    return Study(out)
 
 
 class Run:
@@ -155,58 +172,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         return _html_table([], self._facts())
-
-
-class Comparison:
-    """The result of compare(). Notebooks show its answer, the standings and a picture.
-
-    out: the directory of all output.
-    page: the path of report.html, which a browser shows.
-    report: that of report.json, a dict (docs/compare.md describes the keys).
-    answer: the report's, a sentence.
-    standings: the means over seeds for each algorithm and number of workers, a list of dicts.
-    runs: a list with a dict for each run.
-    pictures: the page's, by their titles. Notebooks show one that is the last line of a cell.
-    """
-
-    def __init__(self, out: str) -> None:
-        """Reads the results of a comparison from its directory."""
-        self.out = out
-        self.page = os.path.join(out, "report.html")
-        self.report: Dict[str, Any] = _run_files.read_json(os.path.join(out, "report.json"))
-        self.answer: str = self.report["answer"]["sentence"]
-        self.standings: Table = [
-            {key: value["mean"] if isinstance(value, dict) else value for key, value in row.items()}
-            for row in self.report["standings"]
-        ]
-        self.runs: Table = [_run_files.flat(row) for row in self.report["runs"]]
-        with open(self.page, encoding="utf-8") as file:
-            self.pictures: Dict[str, Picture] = _pictures(file.read())
-
-    def __repr__(self) -> str:
-        return "Comparison(%s, report: %s)" % (self.answer, self.page)
-
-    def _repr_html_(self) -> str:
-        columns = list(self.standings[0]) if self.standings else []
-        rows = [[_shown(key.replace("_", " "), row[key]) for key in columns] for row in self.standings]
-        pictures = [
-            picture for title, picture in self.pictures.items() if title.startswith("Test accuracy over time")
-        ]
-        return "<p>%s</p>%s%s" % (
-            html.escape(self.answer),
-            _html_table([key.replace("_", " ") for key in columns], rows),
-            "".join(pictures[-1:]),
-        )
-
-
-class Picture(str):
-    """A picture, as the text of an SVG file."""
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-    def __repr__(self) -> str:
-        return "Picture(SVG, %d characters)" % len(self)
 
 
 # ------------------------------------------------------------------------------------------------ the command
@@ -395,17 +360,6 @@ def _scores(metrics: Table) -> Table:
                 **{key: value for key, value in row.items() if _run_files.is_score(key)},
             )
     return [scores[samples] for samples in sorted(scores)]
-
-
-def _pictures(page: str) -> Dict[str, Picture]:
-    pictures = {}
-    for picture in re.findall(r"<svg .*?</svg>", page, re.DOTALL):
-        head, rest = picture.split(">", 1)
-        label = re.search(r'aria-label="([^"]*)"', head)
-        title = html.unescape(label[1] if label else "")
-        # On white, whatever the colour of a notebook.
-        pictures[title] = Picture('%s><rect width="100%%" height="100%%" fill="#ffffff"/>%s' % (head, rest))
-    return pictures
 
 
 def _shown(name: str, value: Any) -> str:

@@ -1,10 +1,15 @@
 """Reads the files that a run writes into its directory."""
 
+import fcntl
 import json
 import os
+import struct
 from typing import Any, Dict, Optional
 
 _TAIL = 1 << 16
+# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if
+# nothing is locked.
+_FLOCK = "hhqqi0q"
 
 
 def read_json(path: str) -> Any:
@@ -17,6 +22,16 @@ def modified(path: str) -> float:
         return os.stat(path).st_mtime
     except OSError:
         return 0
+
+
+def master_runs(directory: str) -> bool:
+    """Returns whether a process holds master.lock; False also if that cannot be seen from here."""
+    try:
+        with open(os.path.join(directory, "master.lock"), "rb") as file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            return bool(struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
 
 
 def row_of(line: bytes) -> Optional[Dict[str, Any]]:

@@ -63,7 +63,6 @@ _OF_OPTIMIZER = (
     "optim",
     "optim_args",
     "optim_target_modules",
-    "weight_decay",
     "adam_beta1",
     "adam_beta2",
     "adam_epsilon",

@@ -1,7 +1,7 @@
 """The job's weights in the model of a PyTorch program: brings them there, and detects what the program does
 to them."""
 
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 
@@ -19,6 +19,11 @@ _REPLACED = (
 _NOT_TRAINED = (
     "parameter %s requires a gradient now, but did not, or was not in the model, when join() was "
     "called: the job does not train it, so only this program changes it"
+)
+_ROUNDED = (
+    "parameter %s is in %s, and the optimizer given to join() moves it there for all steps between two "
+    "exchanges: moves below its precision are lost, as without a job; keep the parameters in float32, and "
+    "compute with torch.autocast"
 )
 
 
@@ -203,4 +208,90 @@ class Weights:
             parameter.weights = self._vectors[0][parameter.begin : parameter.end].view(parameter.shape)
         self._copied = [parameter for parameter in self.parameters if not parameter.shared]
         if any(parameter.tensor.device.type == "cuda" for parameter in parameters):
-            self.copies = _copies.choose(self.parameters, self._vectors)
+            self.copies = _copies.choose(self.parameters, self._vectors, self.copies)
+
+
+class KeptWeights(Weights):
+    """The weights of a program whose optimizer moves them for several steps between two exchanges with the
+    servers. They stay in the model, on its device: only the fragments that are exchanged are copied. The
+    notation is that of worker/local_weights.h: y or d is in the shared weights, D or x in the shared
+    gradient."""
+
+    def __init__(
+        self,
+        attachment: AnyAttachment,
+        model: torch.nn.Module,
+        tensors: List[Tuple[str, torch.Tensor]],
+        welcome: Dict[str, Any],
+    ) -> None:
+        super().__init__(attachment, model, tensors, has_optimizer=True, wait_for_all=True)
+        self._sends = getattr(attachment, "rank", 0) == 0  # in a group, rank 0 does
+        self._blend, self._elastic = welcome.get("blend", 0.0), welcome.get("elastic", False)
+        self._parts: Dict[int, List[Part]] = {}  # by fragment
+        attachment.on_send = self._write
+        rounded = next((p for p in self.parameters if torch.finfo(p.tensor.dtype).bits < 32), None)
+        if rounded is not None:
+            warn(_ROUNDED % (rounded.name, str(rounded.tensor.dtype).replace("torch.", "")))
+
+    def take(self, values: int) -> None:
+        """Waits until the step has begun, and moves what has arrived into the model."""
+        if self._taken < self.size:
+            self.counts, self._taken = self._attachment.await_step(), self.size
+            if self.counts:
+                self._use_arrived()
+
+    @torch.no_grad()
+    def _use_arrived(self) -> None:
+        everything, arrived = self._attachment.take_exchange()
+        if everything:
+            self._attachment.fetch([(0, self.size)])
+            self.copy_all()
+        for fragment in arrived:
+            self._attachment.fetch(self._attachment.fragments[fragment])
+            for parameter, ranges in self._parts_of(fragment):
+                values = _model.full(parameter.tensor.detach()).reshape(-1)
+                for begin, end in ranges:
+                    x, y = values[begin:end], parameter.weights.view(-1)[begin:end]
+                    if self._elastic:
+                        y = x.float() - y.to(x.device)
+                    elif self._blend != 0:
+                        y = x.float() * self._blend + y.to(x.device) * (1 - self._blend)
+                    x.copy_(y)
+                # `values` is a copy of a shard, and of a tensor with another order of dimensions.
+                if hasattr(parameter.tensor, "placements") or not parameter.tensor.is_contiguous():
+                    _copies.assign(parameter.tensor, values.view(parameter.shape))
+
+    @torch.no_grad()
+    def _write(self, fragment: int) -> None:
+        self._use_arrived()
+        for parameter, ranges in self._parts_of(fragment):
+            values = _model.full(parameter.tensor.detach()).reshape(-1)
+            for begin, end in ranges if self._sends else ():
+                x, y = values[begin:end], parameter.weights.view(-1)[begin:end]
+                if self._elastic:
+                    parameter.gradient.view(-1)[begin:end] = x
+                    continue
+                # The optimizer has not moved x by what rounding takes away.
+                y = y.to(x.dtype).to(torch.float32)
+                torch.sub(y, x.to("cpu", torch.float32), out=parameter.gradient.view(-1)[begin:end])
+
+    def _parts_of(self, fragment: int) -> List["Part"]:
+        if fragment not in self._parts:
+            pieces = self._attachment.fragments[fragment]
+            parts = [
+                (
+                    p,
+                    [
+                        (max(b, p.begin) - p.begin, min(e, p.end) - p.begin)
+                        for b, e in pieces
+                        if b < p.end and p.begin < e
+                    ],
+                )
+                for p in self.parameters
+            ]
+            self._parts[fragment] = [part for part in parts if part[1]]
+        return self._parts[fragment]
+
+
+# A parameter and ranges of its values.
+Part = Tuple[Parameter, List[Tuple[int, int]]]

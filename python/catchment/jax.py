@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy
 from jax.experimental import io_callback
-from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path, tree_leaves, tree_map, tree_unflatten
 
-from . import _attachment, _counts, _description
+from . import _attachment, _counts, _description, _groups
 from ._exchange import ExchangingWorker
 from ._warnings import warn
 
@@ -66,7 +66,9 @@ _OTHER_PARAMS = (
 )
 
 
-def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
+def join(
+    params: Any, train: Any, test: Any = None, master: Optional[str] = None, groups: Any = ()
+) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     params: the initial values, a pytree of floating-point arrays. All workers must have the same structure
@@ -75,6 +77,9 @@ def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None
     train, test: the data sets, with a length, or their sizes. Without `test` the job has no evaluator.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
     starts a worker of that job.
+    groups: optimizer.groups of a new job, a list of dicts with "params", and "weight_decay", "frozen", or
+    "lr_scale", a factor of the job's learning rate. "params" is a mask as Optax has it, a pytree of truth
+    values or a function of the parameters that returns one, or a list of patterns of the names in the job.
 
     Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
     its model or its data are not the job's.
@@ -85,7 +90,14 @@ def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None
     directory = _attachment.describe_only()
     if directory is not None:
         values = [numpy.asarray(leaf, dtype=numpy.float32).tobytes() for leaf in jax.device_get(tree.leaves)]
-        _description.describe(directory, tensors, values, train_samples, test_samples)
+        _description.describe(
+            directory,
+            tensors,
+            values,
+            train_samples,
+            test_samples,
+            groups=_groups.of_list(tree.in_groups(groups, params), str),
+        )
         _attachment.end_program()
     device = "JAX %s, %s" % (jax.__version__, jax.default_backend())
     return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master), tree)
@@ -125,6 +137,21 @@ class _Tree:
             if all(names) and len(set(names)) == len(names)
             else ["params" + keystr(path) for path, _ in found]
         )
+
+    def in_groups(self, groups: Any, params: Any) -> Any:
+        """Returns the groups with patterns of names in the place of masks."""
+
+        def patterns(mask: Any) -> Any:
+            mask = mask(params) if callable(mask) else mask
+            if isinstance(mask, str) or (isinstance(mask, list) and all(isinstance(m, str) for m in mask)):
+                return mask
+            # A truth value may stand for a subtree, as in optax.masked().
+            leaves = tree_leaves(tree_map(lambda on, part: tree_map(lambda _: bool(on), part), mask, params))
+            return [_groups.exactly(name) for name, on in zip(self.names, leaves) if on]
+
+        return [
+            dict(group, params=patterns(group["params"])) if "params" in group else group for group in groups
+        ]
 
     def on_devices(self, arrays: Any) -> Any:
         """Returns a pytree of the values, with the parameters' types and devices."""

@@ -88,7 +88,9 @@ _ROUNDING_EXACT = 1e-6  # of weights in float32 and float64
 _SAMPLED = 16  # values of a weight that are compared in each step, or nearly twice as many
 
 
-def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
+def join(
+    model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None, groups: Any = ()
+) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before compile().
 
     model: a keras.Model that is built. The job trains its trainable weights.
@@ -96,6 +98,10 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
     may be dictionaries and lists; or the numbers of their samples. Without `test` the job has no evaluator.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join
     starts a worker of that job.
+    groups: become optimizer.groups of a new job. Either an optimizer of Keras, which makes no step: what its
+    exclude_from_weight_decay() excludes has no weight decay in the job. Or a list of dicts with "params",
+    weights or patterns of their paths, and "weight_decay", "frozen", or "lr_scale", a factor of the job's
+    learning rate.
 
     Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
     its model or its data are not the job's.
@@ -113,6 +119,7 @@ def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str]
             train.size,
             test.size,
             notes=_model.lacks(model, test.size > 0),
+            groups=_model.groups(groups, variables),
         )
         _attachment.end_program()
     device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())

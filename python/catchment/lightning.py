@@ -158,6 +158,7 @@ class _JobStrategy(_Strategy):
         self._scored: List[int] = []  # samples of each validation loader
         self._parts: Optional[Parts] = None  # of the servers' optimizer, for a module with several
         self._left_out: List[torch.nn.Parameter] = []  # parameters that no optimizer of the module has
+        self._groups: Any = None  # the optimizers whose groups are the job's
         self._result: Optional[torch.Tensor] = None  # the job's final weights, a flat vector
         # Paths of checkpoints with these weights, which this worker has not written.
         self._final_paths: Set[str] = set()
@@ -199,6 +200,7 @@ class _JobStrategy(_Strategy):
         own = list(self.lightning_module.parameters())
         if any(id(p) in ids for p in own):  # configure_optimizers() may return None
             self._left_out = [p for p in own if p.requires_grad and id(p) not in ids]
+            self._groups = None if self._local_optimizer else list(self.optimizers)
         for p in self._left_out:
             p.requires_grad_(False)
 
@@ -215,6 +217,7 @@ class _JobStrategy(_Strategy):
             optimizer=local,
             master=self._master,
             samples_per_epoch=self._samples_per_epoch,
+            groups=self._groups,
         )
         self.worker._attachment.on_result = self._keep_result
 
@@ -276,13 +279,8 @@ class _JobStrategy(_Strategy):
     def _warn_of_settings(self) -> None:
         own = self.optimizers
         settings = [type(config.scheduler).__name__ for config in self.lr_scheduler_configs]
-        settings += [
-            "%d groups of parameters in %s" % (len(optimizer.param_groups), type(optimizer).__name__)
-            for optimizer in own
-            if len(optimizer.param_groups) > 1
-        ]
-        if len({repr((type(optimizer), optimizer.defaults)) for optimizer in own}) > 1:
-            settings.append("optimizers of different settings")
+        if len({type(optimizer) for optimizer in own}) > 1:
+            settings.append("optimizers of different kinds")
         if settings:
             warn(_OWN_OPTIMIZER % ", ".join(settings))
 

@@ -21,10 +21,11 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from . import _attachment, _counts, _description, _model, _result, _scaler, _statistics
+from . import _attachment, _counts, _description, _groups, _model, _result, _scaler, _statistics
 from ._added_losses import AddedLosses
-from ._gradients import AfterBackward, DuringBackward, Gradients, LocalSteps
+from ._gradients import AfterBackward, DuringBackward, Gradients, KeptSteps, LocalSteps
 from ._handed import Handed
+from ._layers import model
 from ._minibatches import Loader, Minibatches, NoMinibatches, reader
 from ._modules import Modules
 from ._optimizer import Optimizer, Scheduler
@@ -33,9 +34,9 @@ from ._result import load
 from ._run import compare, train
 from ._version import __version__
 from ._warnings import warn
-from ._weights import Weights
+from ._weights import KeptWeights, Weights
 
-__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "train"]
+__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "model", "train"]
 
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _OWN_DATA = (
@@ -77,6 +78,7 @@ def join(
     group: Any = None,
     overlap: bool = False,
     samples_per_epoch: Optional[int] = None,
+    groups: Any = None,
 ) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
@@ -99,6 +101,11 @@ def join(
     each worker has for itself: the number that all workers together train in an epoch. `train` is then an
     iterable of samples, a function that returns one, or a data set of which only this worker trains; it may
     be left for minibatches().
+    groups: become optimizer.groups of a new job, whose optimizer honours them. Either an optimizer of
+    torch.optim, which makes no step: the weight decay and the rate of its groups count where they differ from
+    its own (the rate by the ratio), and a parameter that it does not have is frozen. Or a list of dicts with
+    "params", parameters or patterns of their names, and "weight_decay", "frozen", or "lr_scale", a factor of
+    the job's learning rate (or "lr" in each group, relative to the largest).
 
     Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if
     its model or its data are not the job's.
@@ -114,11 +121,13 @@ def join(
     model, compiled = _model.unwrap(model, group)
     if overlap and isinstance(model, torch.jit.ScriptModule):
         raise ValueError(_SCRIPTED)
+    _groups.check_steps(groups, optimizer)
     parameters = [(name, p) for name, p in _model.named_parameters(model) if p.requires_grad]
     _model.check_parameters(parameters, group)
     _model.check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
     counted = samples_per_epoch is not None
+    groups = _model.groups(groups, parameters)
     train_samples = (
         _counts.size(samples_per_epoch, "join's samples_per_epoch", 1)
         if counted
@@ -138,6 +147,7 @@ def join(
             test_samples,
             optimizer is not None,
             _result.lacks(model, test_samples > 0),
+            groups,
         )
         _attachment.end_program()
     device = "PyTorch %s, %s" % (torch.__version__, _model.device_of(parameters))
@@ -180,11 +190,17 @@ class Worker(Position):
         self._loss = 0.0  # of the step before
         self._optimizer_of_servers: Optional[Optimizer] = None
         wait_for_all = compiled or not overlap
-        self._weights = Weights(attachment, model, parameters, optimizer is not None, wait_for_all)
+        welcome = attachment.welcome or {}
+        self._weights: Weights
+        if welcome.get("keeps_weights"):
+            self._weights = KeptWeights(attachment, model, parameters, welcome)
+        else:
+            self._weights = Weights(attachment, model, parameters, optimizer is not None, wait_for_all)
         attachment.on_result = self._weights.copy_all
         self._gradients: Gradients
         if optimizer is not None:
-            self._gradients = LocalSteps(attachment, self._weights, optimizer)
+            steps = KeptSteps if isinstance(self._weights, KeptWeights) else LocalSteps
+            self._gradients = steps(attachment, self._weights, optimizer)
         elif overlap:
             self._gradients = DuringBackward(attachment, self._weights, self._handed)
         else:

@@ -10,17 +10,15 @@ summary.json. If the job has failed, or its master has disappeared, the run is m
 from __future__ import annotations
 
 import ast
-import fcntl
 import itertools
 import json
 import os
 import re
-import struct
 import time
 import urllib.parse
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
-from ._run_files import flat, is_score, modified, read_json, row_of
+from ._run_files import flat, is_score, master_runs, modified, read_json, row_of
 from ._warnings import warn
 
 Path = Union[str, "os.PathLike[str]"]
@@ -33,9 +31,6 @@ _MLFLOW_NAME = 250  # characters
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
 # The samples that the weights were trained with which the last evaluation has scored.
 _SCORED_AT = "tested_at_samples"
-# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if
-# nothing is locked.
-_FLOCK = "hhqqi0q"
 
 _NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
 _NO_RUN = (
@@ -236,7 +231,7 @@ class Followed:
 
     def _ended(self) -> bool:
         """Returns whether the job has ended, and reads its summary if it has."""
-        if self._master_runs():
+        if master_runs(self.directory):
             return False
         try:
             summary = read_json(self._path("summary.json"))
@@ -246,15 +241,6 @@ class Followed:
             summary = {"phase": "FAILED", "reason": _LOST % self._lost_after}
         self.summary = {name: value for name, value in flat(summary).items() if value not in (None, "")}
         return True
-
-    def _master_runs(self) -> bool:
-        """Returns whether a process holds master.lock; False also if that cannot be seen from here."""
-        try:
-            with open(self._path("master.lock"), "rb") as file:
-                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                return struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK
-        except OSError:
-            return False
 
     def _silence(self) -> float:
         """Returns the seconds since a file of the run was last written. The stamps of files are times of day,

@@ -8,7 +8,7 @@ optimizer, its schedule, the size of a minibatch and when training ends.
 import functools
 import inspect
 import math
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import transformers
 from torch.utils.data import IterableDataset
@@ -137,6 +137,7 @@ class Trainer(transformers.Trainer):
             optimizer=local,
             master=self._master,
             samples_per_epoch=self._samples_per_epoch,
+            groups=None if local else self._groups(),
         )
         own, job = args.per_device_train_batch_size, self.worker.batch_size
         if own != job:
@@ -229,6 +230,18 @@ class Trainer(transformers.Trainer):
         """Lets the job end the loop."""
         epochs, *others = super().set_initial_training_values(*arguments, **named)
         return (_MANY, *others[:-1], _MANY)
+
+    def _groups(self) -> List[Dict[str, Any]]:
+        """Returns the groups of create_optimizer(): biases and norms have no weight decay."""
+        decaying = set(self.get_decay_parameter_names(self.model))
+        named = [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+        groups: List[Dict[str, Any]] = [
+            {"params": [p for name, p in named if name not in decaying], "weight_decay": 0.0}
+        ]
+        if self.args.weight_decay:
+            decayed = [p for name, p in named if name in decaying]
+            groups.append({"params": decayed, "weight_decay": self.args.weight_decay})
+        return groups
 
     def _use_servers_optimizer(self, *_: Any, **__: Any) -> Any:
         self.optimizer, self.lr_scheduler = self.worker.optimizer(), self.worker.scheduler()

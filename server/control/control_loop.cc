@@ -81,9 +81,10 @@ void ControlLoop::TakeOver(const RunOptions::Restored& from) {
   newest_report_ = from.evaluations.newest();
   best_report_ = from.evaluations.best();
   history_.CountRestoration();
-  master_->events().Add(absl::StrCat("the master was lost, and has been restored at version ",
-                                     options_.own_version(), " from its standby, server ",
-                                     servers_.StandbyOf(0), "; no update is computed again"));
+  master_->events().Add(
+      absl::StrCat("the master was lost, and has been restored at version ", options_.own_version(),
+                   " from its standby, server ", servers_.StandbyOf(0), "; no update is computed again"),
+      JobEvent::kRecovered);
   NoteChange();
 }
 
@@ -203,9 +204,11 @@ Effects ControlLoop::Step(bool waited) {
   master_->Tick();
   if (master_->state_machine().phase() != v1::JobStatus::WAITING) {
     const std::string recovery = history_.TakeRecovery(run().resumed_checkpoint, run().resumed_version);
-    if (!recovery.empty()) master_->events().Add(recovery);
+    if (!recovery.empty()) master_->events().Add(recovery, JobEvent::kRecovered);
   }
   effects.events = master_->events().TakeFresh();
+  for (JobEvent& event : effects.events)
+    event.wall_seconds = master_->state_machine().trained_seconds(clock_.Now());
   std::vector<ReadyReply> leases = waiters_.Review(master_->leases().conditions(), begin, RetryLease());
   effects.standby = servers_.StandbyOfMaster();
   v1::ShardCommand command = WantedCommand();

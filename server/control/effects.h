@@ -12,6 +12,7 @@
 #include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 #include "server/control/calls.h"
+#include "server/control/event_log.h"
 #include "server/control/job_checkpoints.h"
 
 namespace catchment {
@@ -38,7 +39,7 @@ struct FinalOutputs {
 
 // They are carried out in this order.
 struct Effects {
-  std::vector<std::string> events;  // for the log
+  std::vector<JobEvent> events;  // for the log, and for the metrics
   std::optional<v1::ShardCommand::Standby>
       standby;  // that the master's own shard must know before its commands
   std::vector<ReadyReply> replies;

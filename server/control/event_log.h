@@ -20,6 +20,17 @@
 
 namespace catchment {
 
+struct JobEvent {
+  // Kinds of events that curves are marked with: a worker was lost, a checkpoint is complete, the job went
+  // back to one or a standby restored a process.
+  static constexpr char kLost[] = "lost", kCheckpoint[] = "checkpoint", kRecovered[] = "recovered";
+
+  std::string text;
+  std::string kind;                // "": another
+  std::optional<uint32_t> worker;  // that was lost
+  double wall_seconds = 0;         // the time of training
+};
+
 class EventLog {
  public:
   static constexpr size_t kKept = 30;
@@ -30,18 +41,25 @@ class EventLog {
   // `members`: those that the job expects, for whose joining and leaving there is room besides.
   explicit EventLog(double members = 0) : burst_(kBurst + 2 * members) {}
 
-  void Add(absl::string_view event) {
+  void Add(absl::string_view event, absl::string_view kind = "") {
     last_.push_back(OneLine(event));
-    fresh_.push_back(last_.back());
+    fresh_.push_back({.text = last_.back(), .kind = std::string(kind)});
     if (last_.size() > kKept) last_.pop_front();
   }
 
-  // Adds an event that a member causes. Beyond the limit it is only counted.
-  void AddOfMember(absl::string_view event, double now) {
+  // Adds the loss of a worker; of another member it is like any event.
+  void AddLoss(absl::string_view event, std::optional<uint32_t> worker) {
+    Add(event, worker ? JobEvent::kLost : "");
+    fresh_.back().worker = worker;
+  }
+
+  // Adds an event that a member causes, the loss of a worker if it is given. Beyond the limit it is only
+  // counted.
+  void AddOfMember(absl::string_view event, double now, std::optional<uint32_t> lost = std::nullopt) {
     if (!of_members_) of_members_.emplace(kPerSecond, burst_, now);
     if (of_members_->Take(now)) {
       AddLeftOut();
-      Add(event);
+      AddLoss(event, lost);
     } else {
       ++left_out_;
     }
@@ -56,7 +74,7 @@ class EventLog {
   const std::deque<std::string>& last() const { return last_; }
 
   // Returns all events since the previous call.
-  std::vector<std::string> TakeFresh() { return std::exchange(fresh_, {}); }
+  std::vector<JobEvent> TakeFresh() { return std::exchange(fresh_, {}); }
 
  private:
   void AddLeftOut() {
@@ -68,7 +86,7 @@ class EventLog {
 
   const double burst_;
   std::deque<std::string> last_;
-  std::vector<std::string> fresh_;
+  std::vector<JobEvent> fresh_;
   std::optional<TokenBucket> of_members_;
   uint64_t left_out_ = 0;
 };

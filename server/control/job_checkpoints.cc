@@ -73,8 +73,9 @@ absl::Status JobCheckpoints::CheckStateIsWanted(uint64_t incarnation, uint64_t n
       absl::StrCat("checkpoint ", number, " does not wait for the state of incarnation ", incarnation));
 }
 
-uint64_t JobCheckpoints::SavedBefore(uint64_t incarnation) const {
-  return states_.Awaits(incarnation, states_.number()) ? states_.num_saved() : 0;
+std::optional<uint64_t> JobCheckpoints::SavedBefore(uint64_t incarnation) const {
+  if (!states_.Awaits(incarnation, states_.number())) return std::nullopt;
+  return states_.num_saved();
 }
 
 std::vector<CompleteCheckpoint> JobCheckpoints::TakeComplete() {

@@ -74,8 +74,8 @@ class JobCheckpoints {
   }
   // Returns the checkpoint for which workers save their states; 0: none yet.
   uint64_t states_for() const { return states_.number(); }
-  // Returns the number of saved states while that of this worker is awaited, otherwise 0.
-  uint64_t SavedBefore(uint64_t incarnation) const;
+  // Returns the number of saved states while that of this worker is awaited.
+  std::optional<uint64_t> SavedBefore(uint64_t incarnation) const;
 
   // Returns the checkpoints completed since the previous call, by number.
   std::vector<CompleteCheckpoint> TakeComplete();

@@ -93,6 +93,7 @@ ProgressWatch::Work JobEvaluation::WorkOf(const Member& evaluator) const {
   ProgressWatch::Work work;
   // The calls with the weights of the best evaluation have a limit of their own.
   work.to_do = evaluator.incarnation != best_awaited_from_;
+  work.trains = false;
   work.reported = evaluator.evaluation_calls + evaluator.progress.steps();
   work.mean_step_seconds = longest_evaluation_;
   work.process = evaluator.process();

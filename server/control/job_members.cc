@@ -63,10 +63,11 @@ absl::Status JobMembers::Check(const v1::RegisterRequest& request, const std::st
   RETURN_IF_ERROR(CheckFits(request));
   const double barred = progress_.BarredFor(origin);
   if (request.role() == v1::WORKER && barred > 0 && num_workers() > 0) {
-    return NotReady(absl::StrCat("the worker ", ProcessOf(request), " may register in ", std::ceil(barred),
-                                 " s: workers from ", origin,
-                                 " made no progress, or vanished, more than once and held up the others; if "
-                                 "their steps take so long, set a higher faults.stuck_seconds"));
+    return NotReady(
+        absl::StrCat("the worker ", ProcessOf(request), " may register in ", std::ceil(barred),
+                     " s: workers from ", origin,
+                     " made no progress, or vanished, more than once and held up the others; if "
+                     "their steps take so long, set higher faults.hold_up_seconds and faults.stuck_seconds"));
   }
   if (membership_.HasRoom(request.role())) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -164,7 +165,8 @@ std::optional<JobMembers::Left> JobMembers::Leave(const v1::LeaveRequest& reques
   Left left = {**found, !request.reason().empty() ? OneLine(request.reason())
                         : request.failed()        ? "no reason given"
                                                   : "it is done"};
-  AddEvent(absl::StrCat(left.member.name(), request.failed() ? " failed: " : " left: ", left.reason));
+  AddEvent(absl::StrCat(left.member.name(), request.failed() ? " failed: " : " left: ", left.reason),
+           request.failed() ? left.member.worker() : std::nullopt);
   Remove(left.member);
   if (request.role() == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
   return left;
@@ -179,10 +181,11 @@ std::optional<Member> JobMembers::FindOverstated(const v1::PushMark& mark, uint3
   const Member* const worker = membership_.Find(v1::WORKER, mark.worker(), mark.incarnation());
   const uint64_t stated = std::max(mark.answered_steps(), mark.begun_steps());
   if (worker == nullptr || stated <= worker->granted_steps) return std::nullopt;
-  AddEvent(absl::StrCat(worker->name(), " stated ", stated, " steps to server ", server,
-                        ", but it was assigned ", worker->granted_steps,
-                        ": removed; its samples are assigned to others"));
-  progress_.Bar(*worker, membership_.heartbeat_timeout_seconds());
+  AddEvent(
+      absl::StrCat(worker->name(), " stated ", stated, " steps to server ", server, ", but it was assigned ",
+                   worker->granted_steps, ": removed; its samples are assigned to others"),
+      worker->worker());
+  progress_.Bar(*worker, membership_.heartbeat_timeout_seconds(), /*awaited=*/false);
   return *worker;
 }
 

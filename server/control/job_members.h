@@ -124,7 +124,9 @@ class JobMembers {
   std::string DescribeOtherData(const v1::RegisterRequest& request, bool data_is_open) const;
   // Sets the names of the classes, and removes evaluators with others.
   void SetClassNames(uint64_t names);
-  void AddEvent(absl::string_view event) { events_->AddOfMember(event, clock_->Now()); }
+  void AddEvent(absl::string_view event, std::optional<uint32_t> lost = std::nullopt) {
+    events_->AddOfMember(event, clock_->Now(), lost);
+  }
 
   const v1::Job& job_;
   const std::vector<TensorSpec>& tensors_;

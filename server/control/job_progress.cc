@@ -37,7 +37,8 @@ JobProgress::JobProgress(const v1::Job& job, const Membership& members, EventLog
       members_(members),
       events_(events),
       clock_(clock),
-      watch_(job.faults().stuck_seconds(), job.faults().heartbeat_timeout_seconds()) {}
+      watch_(job.faults().stuck_seconds(), job.faults().hold_up_seconds(),
+             job.faults().heartbeat_timeout_seconds()) {}
 
 absl::Status JobProgress::Observe(const v1::Progress& progress, Member* member) {
   if (member->role != v1::WORKER) {
@@ -75,7 +76,7 @@ std::vector<Member> JobProgress::FindStuck(const std::vector<const Member*>& mem
     if (verdict == ProgressWatch::Verdict::kStuck) stuck.push_back(*member);
     if (verdict != ProgressWatch::Verdict::kNoProgress || member->role != v1::WORKER) continue;
     if (!no_progress_logged_.insert(member->incarnation).second) continue;
-    const double limit = watch_.Limit(work);
+    const double limit = watch_.Limit(member->incarnation, work);
     events_->Add(
         absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s", member->name(),
                         SecondsWithout(*member),
@@ -85,14 +86,18 @@ std::vector<Member> JobProgress::FindStuck(const std::vector<const Member*>& mem
 }
 
 void JobProgress::NoteStuck(const Member& member) {
-  const bool works = member.role == v1::WORKER;
-  events_->Add(absl::StrFormat(
-      "no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered lost%s",
-      member.name(), SecondsWithout(member),
-      works                    ? "; its samples are assigned to other workers"
-      : member.evaluates_since ? "; its evaluation has no score"
-                               : ""));
-  if (works) Bar(member, SecondsWithout(member));
+  const bool works = member.role == v1::WORKER, awaited = watch_.IsAwaited(member.incarnation);
+  const double seconds = SecondsWithout(member);
+  events_->AddLoss(
+      absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.%s): considered lost%s",
+                      member.name(), seconds, awaited ? "hold_up_seconds" : "stuck_seconds",
+                      works                    ? "; its samples are assigned to other workers"
+                      : member.evaluates_since ? "; its evaluation has no score"
+                                               : ""),
+      member.worker());
+  const double held_up =
+      awaited ? watch_.SecondsHeldUp(member.incarnation, member.heard_at, clock_->Now()) : seconds;
+  if (works && held_up > 0) Bar(member, held_up, awaited);
   watch_.NoteStuck(member.process());
 }
 
@@ -114,23 +119,23 @@ double JobProgress::LeavePatience() const {
   for (const Member* worker : members_.workers()) {
     const double of_steps = kStepsToLeave * MeanStepSeconds(*worker);
     if (of_steps <= seconds) continue;
-    const double limit = watch_.Limit(WorkOf(*worker));
+    const double limit = watch_.Limit(worker->incarnation, WorkOf(*worker));
     seconds = std::max(seconds, limit > 0 ? std::min(limit, of_steps) : of_steps);
   }
   return seconds;
 }
 
-void JobProgress::Bar(const Member& worker, double seconds, bool vanished) {
+void JobProgress::Bar(const Member& worker, double seconds, bool awaited) {
   watch_.Bar(worker.origin(), seconds, worker.incarnation, members_.next_incarnation(), clock_->Now(),
-             vanished);
+             awaited);
 }
 
 void JobProgress::BarIfAwaited(const Member& worker) {
   const v1::Consistency& consistency = job_.algorithm().consistency();
   const bool waits = (NumGroups(consistency) > 0 && !consistency.has_quorum()) || StalenessBound(consistency);
   if (!waits) return;
-  const double seconds = watch_.SecondsVanished(worker.incarnation, worker.heard_at, clock_->Now());
-  if (seconds > 0) Bar(worker, seconds, /*vanished=*/true);
+  const double seconds = watch_.SecondsHeldUp(worker.incarnation, worker.heard_at, clock_->Now());
+  if (seconds > 0) Bar(worker, seconds, /*awaited=*/true);
 }
 
 uint32_t JobProgress::LocalStepsOf(const Member& worker) const {

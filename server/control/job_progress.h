@@ -53,7 +53,7 @@ class JobProgress {
   double LeavePatience() const;
 
   // Notes that the worker has held up the others for `seconds` (ProgressWatch::Bar).
-  void Bar(const Member& worker, double seconds, bool vanished = false);
+  void Bar(const Member& worker, double seconds, bool awaited);
   // Does so for a worker that is lost, if updates had to wait for it.
   void BarIfAwaited(const Member& worker);
   // Returns the seconds until workers from this address may register again; 0: they may.

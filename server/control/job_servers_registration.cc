@@ -145,9 +145,11 @@ void JobServers::OnRestored(const v1::RegisterServerRequest& request) {
   Server& server = servers_[request.index()];
   server.epoch = request.epoch();
   history_.CountRestoration();
-  master_.events().Add(absl::StrCat(
-      "server ", request.index(), " was lost, and has restored its shard at version ", request.version(),
-      " from its standby, server ", StandbyOf(request.index()), "; no update is computed again"));
+  master_.events().Add(
+      absl::StrCat("server ", request.index(), " was lost, and has restored its shard at version ",
+                   request.version(), " from its standby, server ", StandbyOf(request.index()),
+                   "; no update is computed again"),
+      JobEvent::kRecovered);
 }
 
 void JobServers::Admit(const v1::RegisterServerRequest& request) {

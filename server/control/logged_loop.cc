@@ -212,7 +212,7 @@ std::string LoggedLoop::Text(const FinalOutputs& outputs) {
 
 std::string LoggedLoop::Text(const Effects& effects) {
   std::string text;
-  for (const std::string& event : effects.events) absl::StrAppend(&text, "event: ", event, "\n");
+  for (const JobEvent& event : effects.events) absl::StrAppend(&text, "event: ", event.text, "\n");
   if (effects.standby) absl::StrAppend(&text, "standby: ", Text(*effects.standby), "\n");
   absl::StrAppend(&text, Text(effects.replies));
   for (const ServerCommand& one : effects.commands) {

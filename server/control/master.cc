@@ -325,7 +325,7 @@ v1::ShardCommand Master::Command(bool rosters) const {
 void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
   checkpoints_.OnRecorded(number, status);
   if (!status.ok()) return;
-  events_.Add(absl::StrCat("checkpoint ", number, " is saved"));
+  events_.Add(absl::StrCat("checkpoint ", number, " is saved"), JobEvent::kCheckpoint);
   Advance();
 }
 

@@ -154,7 +154,7 @@ std::vector<Member> Membership::TakeExpired(double now) {
     events_->AddOfMember(
         absl::StrCat(member.name(), " ", DescribeSilence(member, now), ": considered lost",
                      member.role == v1::WORKER ? "; its samples are assigned to other workers" : ""),
-        now);
+        now, member.worker());
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     --num_[member.role];

@@ -50,6 +50,8 @@ struct Member {
 
   // Returns "worker 2 (host:pid)".
   std::string name() const;
+  // Returns the index of a worker.
+  std::optional<uint32_t> worker() const { return role == v1::WORKER ? std::optional(index) : std::nullopt; }
   // Returns "host:pid", which tells members of one machine apart.
   std::string process() const;
   // Returns its address or, if that is not known, the host that it names.

@@ -157,7 +157,7 @@ void ShardService::Snapshot(SnapshotCall* call) {
     return;
   }
   const bool of_server = IsTokenOf(claim_->run().token_key(), kServersIncarnation, TokenOf(call->context));
-  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor, of_server);
+  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor);
   if (!snapshots_.AddUpTo(kMaxSnapshots + (of_server ? kPlacesOfServers : 0), stream)) {
     call->Finish(ToGrpc(absl::UnavailableError(
         absl::StrCat(kMaxSnapshots, " snapshots are being read already; try again later"))));

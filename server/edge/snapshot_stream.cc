@@ -6,7 +6,7 @@ namespace catchment {
 
 void SnapshotStream::Start() {
   self_ = shared_from_this();
-  if (!of_server_) weights_ = shard_.Weights();
+  weights_ = shard_.BeginWeights();
   block_.set_version(shard_.version());
   block_.set_fate(v1::Block::APPLIED);
   WriteNext();
@@ -17,12 +17,9 @@ void SnapshotStream::WriteNext() {
     call().Finish(grpc::Status::OK);
     return;
   }
-  const Range range = shard_.block_range(next_);
+  const BufferPtr weights = weights_->Next();
   block_.set_block(next_);
-  const int64_t local = range.begin - shard_.block_range(0).begin;
-  const BufferPtr own = of_server_ ? shard_.WeightsOfBlock(next_) : nullptr;
-  const float* const values = of_server_ ? own->data() : weights_.data() + local;
-  block_.set_payload(reinterpret_cast<const char*>(values), range.size() * sizeof(float));
+  block_.set_payload(reinterpret_cast<const char*>(weights->data()), weights->bytes());
   ++next_;
   call().StartWrite(block_);
 }
@@ -49,6 +46,7 @@ void SnapshotStream::OnDone() {
     MutexLock lock(&mu_);
     call_ = nullptr;
   }
+  weights_.reset();
   table_.Remove(this);
   const std::shared_ptr<SnapshotStream> last = std::move(self_);
 }

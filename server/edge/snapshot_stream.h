@@ -23,10 +23,9 @@ class SnapshotStream final : public StreamOwner,
                              public ServedStream,
                              public std::enable_shared_from_this<SnapshotStream> {
  public:
-  // The stream lives until the call ends, and then removes itself from `table`. `of_server`: the reader is
-  // the master, which asks for final weights: the shard is not copied, because it makes no updates.
-  SnapshotStream(SnapshotCall* call, Shard* shard, StreamTable* table, const RateFloor& floor, bool of_server)
-      : shard_(*shard), table_(*table), of_server_(of_server), call_(call), floor_(floor) {}
+  // The stream lives until the call ends, and then removes itself from `table`.
+  SnapshotStream(SnapshotCall* call, Shard* shard, StreamTable* table, const RateFloor& floor)
+      : shard_(*shard), table_(*table), call_(call), floor_(floor) {}
   void Start();
 
   void Sweep(double now) override;
@@ -41,9 +40,8 @@ class SnapshotStream final : public StreamOwner,
 
   Shard& shard_;
   StreamTable& table_;
-  const bool of_server_;
   std::shared_ptr<SnapshotStream> self_;  // until OnDone
-  std::vector<float> weights_;            // with of_server_ none
+  std::unique_ptr<PendingWeights> weights_;
   int next_ = 0;
   v1::Block block_;
 

@@ -196,6 +196,10 @@ void TrainStream::Deliver(Answer answer) {
     }
   }
   if (ending_) return;
+  if (answer.again) {
+    return EndStream(absl::UnavailableError(
+        "a worker has left whose contribution was added to this one's, so this one must send its own again"));
+  }
   answers_.Push(std::move(answer));
   WriteNext();
   ReadNext();

@@ -71,6 +71,7 @@ class TrainStream final : public StreamOwner,
   void Start(const v1::Hello& hello);
 
   void Deliver(Answer answer) override;
+  bool CanSendAgain() const override { return true; }
   void Apply(Request request) override;
   void Sweep(double now) override;
   void Replace() override;

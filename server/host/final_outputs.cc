@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,9 @@
 
 namespace catchment {
 namespace {
+
+// Values of a checkpoint that are in memory at a time, 64 MiB.
+constexpr int64_t kPieceOfModel = int64_t{1} << 24;
 
 absl::Status AddShard(const Shard& shard, ModelWriter* model) {
   for (int block = 0; block < shard.num_blocks(); ++block) {
@@ -57,10 +61,14 @@ absl::Status WriteWeights(const RunOptions& run, const OutputSources& sources, c
   LOG(WARNING) << status.message() << "; taking the final weights from checkpoint "
                << found->manifest.number();
   return outputs->WriteModel(run.job, layout, facts, [&](ModelWriter* model) -> absl::Status {
-    std::vector<float> weights(layout.size());
-    RETURN_IF_ERROR(ReadParameters(sources.checkpoint_dir, found->manifest, {0, layout.size()}, "weights",
-                                   weights.data()));
-    return model->Add(weights);
+    std::vector<float> weights(std::min(layout.size(), kPieceOfModel));
+    for (Range piece; piece.end < layout.size();) {
+      piece = {piece.end, std::min(layout.size(), piece.end + kPieceOfModel)};
+      RETURN_IF_ERROR(
+          ReadParameters(sources.checkpoint_dir, found->manifest, piece, "weights", weights.data()));
+      RETURN_IF_ERROR(model->Add(absl::MakeConstSpan(weights).first(piece.size())));
+    }
+    return absl::OkStatus();
   });
 }
 

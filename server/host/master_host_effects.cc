@@ -11,12 +11,13 @@
 namespace catchment {
 
 void MasterHost::CarryOut(Effects effects) {
-  for (const std::string& event : effects.events) {
+  for (const JobEvent& event : effects.events) {
     const v1::RunRecord record = this->record();
     LogEvent(
         "event",
         {{"recoveries", record.recoveries()}, {"updates_computed_again", record.updates_computed_again()}},
-        event);
+        event.text);
+    outputs_->NoteEvent(event.text, event.kind, event.worker, event.wall_seconds);
   }
   if (effects.standby) local_.NameStandby(*effects.standby, options_.run_id);
   if (log_ != nullptr) log_->Flush();

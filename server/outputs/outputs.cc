@@ -23,6 +23,8 @@ constexpr uint64_t kDetailedLines = 600, kLinesPerDetail = 10;
 // Writing a line takes a few microseconds per worker and shard; with many of them lines are written less
 // often.
 constexpr double kStatisticsPerSecond = 10'000;
+// A line has at most this number of events, the first ones.
+constexpr size_t kMostEvents = 10'000;
 
 using Json = nlohmann::ordered_json;
 
@@ -71,13 +73,17 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   const bool scored = score[0].is_number() && score != last_score_;
   if (!scored && !MetricsAreDue(line["samples"], now)) return absl::OkStatus();
   last_metrics_ = now;
+  if (scored) last_score_ = score;
+  return WriteMetrics(status, reading, std::move(line));
+}
+
+absl::Status Outputs::WriteMetrics(const v1::JobStatus& status, const JobReading& reading, Json line) {
   int64_t statistics = 0;
   for (const v1::ShardReport& shard : status.shards()) statistics += shard.workers_size();
   pause_ =
       std::clamp(line["wall_seconds"].get<double>() * kPartOfTraining, kMetricsSeconds, kMostMetricsSeconds);
   pause_ = std::max(pause_, static_cast<double>(statistics) / kStatisticsPerSecond);
   last_samples_ = line["samples"];
-  if (scored) last_score_ = score;
   const bool detailed = lines_ < kDetailedLines || lines_ % kLinesPerDetail == 0;
   ++lines_;
   if (detailed) {
@@ -91,10 +97,22 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   last_gap_ = reading.pushes.gap;
   line["program"] = ProgramMeans(ProgramMetricsSince(last_program_metrics_, status.program_metrics()));
   last_program_metrics_ = status.program_metrics();
-  const absl::Status written = metrics_->Append(line.dump() + "\n");
+  line["events"] = std::exchange(events_, Json::array());
+  // Events name files, whose names may have any bytes.
+  const absl::Status written =
+      metrics_->Append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   if (detailed) line["staleness_counts"] = reading.pushes.staleness.counts();
   const absl::Status events = tensorboard_.Write(line, unix_time_());
   return written.ok() ? events : written;
+}
+
+void Outputs::NoteEvent(const std::string& text, const std::string& kind, std::optional<uint32_t> worker,
+                        double wall_seconds) {
+  if (!enabled() || events_.size() >= kMostEvents) return;
+  Json event = {{"wall_seconds", wall_seconds}, {"event", text}};
+  if (!kind.empty()) event["kind"] = kind;
+  if (worker) event["worker"] = *worker;
+  events_.push_back(std::move(event));
 }
 
 std::string SummaryJson(const v1::JobStatus& status, const RunFacts& facts) {
@@ -107,6 +125,8 @@ std::string SummaryJson(const v1::JobStatus& status, const RunFacts& facts) {
 
 absl::Status Outputs::WriteSummary(const v1::JobStatus& status, const RunFacts& facts) {
   if (!enabled()) return absl::OkStatus();
+  // A job ends with its summary even if there is no space for its last events.
+  if (!events_.empty()) WriteMetrics(status, JobReading(status), JobMetrics(status)).IgnoreError();
   return WriteAtomically(directory_ + "/summary.json", SummaryJson(status, facts));
 }
 

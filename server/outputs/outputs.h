@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,12 @@ class Outputs {
   // Appends a line if one is due. `now` is in seconds of any clock.
   absl::Status MaybeWriteMetrics(const v1::JobStatus& status, double now);
 
+  // Adds an event to the next line. `kind`: "lost", of `worker`, "checkpoint", "recovered"; "": another,
+  // which is not written.
+  void NoteEvent(const std::string& text, const std::string& kind, std::optional<uint32_t> worker,
+                 double wall_seconds);
+
+  // Before the summary, writes events that are in no line yet to a last one.
   absl::Status WriteSummary(const v1::JobStatus& status, const RunFacts& facts);
 
   // Writes the weights that `add` adds to the file.
@@ -66,6 +73,8 @@ class Outputs {
       : directory_(std::move(directory)),
         unix_time_(std::move(unix_time)),
         tensorboard_(directory_ + "/tensorboard") {}
+  absl::Status WriteMetrics(const v1::JobStatus& status, const JobReading& reading,
+                            nlohmann::ordered_json line);
   std::string best_path() const { return directory_ + "/model-best.safetensors"; }
 
   const std::string directory_;
@@ -77,6 +86,7 @@ class Outputs {
   uint64_t lines_ = 0;  // that were written
   nlohmann::ordered_json last_score_;
   uint64_t last_samples_ = 0;
+  nlohmann::ordered_json events_ = nlohmann::ordered_json::array();  // since the last line
   // The totals at the last line.
   v1::JobStatus last_workers_;  // contains only workers, at the last line with their rates
   GapTotal last_gap_;

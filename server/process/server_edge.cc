@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -17,7 +18,9 @@ constexpr double kGoBackSeconds = 0.3;
 // Service names in the health protocol.
 constexpr char kMasterName[] = "catchment.v1.MasterService";
 constexpr char kShardName[] = "catchment.v1.ShardService";
-constexpr int kControlMessageBytes = 4 << 20;
+constexpr int64_t kControlMessageBytes = 4 << 20;
+// gRPC's limit.
+constexpr int64_t kMostMessageBytes = std::numeric_limits<int>::max();
 
 // Returns the memory that the copy of another server's shard may take: an image while the one before is
 // complete, and the vectors of workers that a copy may have. It is kept in the memory of the messages that it
@@ -42,7 +45,8 @@ Listener::Options ListenerOptions(const ServerConfig& config, const ParameterLay
   const bool has_standbys = HasStandbys(config.job, config.servers.size());
   size_t payload = Codec::ForPush(config.job.compression()).PayloadBytes(layout.most_in_block());
   if (has_standbys) payload = std::max(payload, layout.most_in_block() * sizeof(float));
-  options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
+  options.max_message_bytes =
+      static_cast<int>(std::min<int64_t>(kMostMessageBytes, kControlMessageBytes + payload));
   // A worker sends a push at most, and an evaluator the best weights. The image that a standby receives has
   // the master's state, whose size depends on the members.
   if (!has_standbys)

@@ -48,6 +48,16 @@ void Add(const Term* terms, int count, int64_t n, float* average) {
 
 }  // namespace
 
+void BeginSum(float share, int64_t n, float* sum) {
+  // A sum begins with 0, which is not the same as -0.
+  for (int64_t i = 0; i < n; ++i) sum[i] = 0.0f + share * sum[i];
+}
+
+void AddUp(float share, const float* values, int64_t n, float* sum) {
+  const Term term{share, values};
+  Add<1>(&term, n, sum);
+}
+
 double AccruedGradientRule::Weight(const Input& contribution) const {
   return contribution.samples * StalenessFactor(compensation_, contribution.staleness);
 }
@@ -80,13 +90,18 @@ float* AccruedGradientRule::compensation_state(const Center& center) const {
   return center.states[optimizer_states_];
 }
 
-void AccruedGradientRule::Average(absl::Span<const Input> contributions, double divisor, int64_t begin,
-                                  int64_t n, float* average) const {
-  std::fill_n(average, n, 0.0f);
+void AccruedGradientRule::Average(absl::Span<const Input> contributions, double divisor, const Rule::Sum* sum,
+                                  int64_t begin, int64_t n, float* average) const {
+  if (sum == nullptr) {
+    std::fill_n(average, n, 0.0f);
+  } else {
+    const auto factor = static_cast<float>(sum->samples / divisor);
+    for (int64_t i = 0; i < n; ++i) average[i] = factor * sum->values[begin + i];
+  }
   std::array<Term, kTogether> terms;
   int count = 0;
   for (const Input& contribution : contributions) {
-    if (contribution.samples == 0) continue;
+    if (contribution.samples == 0 || contribution.values == nullptr) continue;
     terms[count++] = {static_cast<float>(Weight(contribution) / divisor), contribution.values + begin};
     if (count < kTogether) continue;
     Add(terms.data(), count, n, average);
@@ -133,14 +148,17 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
   if (center.spread != nullptr) {
     center.spread->contributions = sum.contributions;
     center.spread->samples = sum.samples;
+    if (center.sum != nullptr) center.spread->squares = center.sum->squares;
   }
-  const bool as_it_is = sum.contributions == 1 && gradient_compensation_ == nullptr && !sum.scaled();
+  const bool as_it_is =
+      sum.contributions == 1 && gradient_compensation_ == nullptr && !sum.scaled() && center.sum == nullptr;
   const Optimizer::Part block{.n = center.size,
                               .gradient = as_it_is ? sum.first->values : center.average,
                               .weights = center.weights,
                               .states = {center.states[0], center.states[1], center.states[2]},
                               .copy = weights_copy,
-                              .tensor_ends = center.tensor_ends};
+                              .tensor_ends = center.tensor_ends,
+                              .position = center.position};
   if (!as_it_is && center.tensor_ends.empty()) {
     ApplyInPieces(contributions, sum, step, center, block);
   } else {
@@ -174,17 +192,17 @@ void AccruedGradientRule::Combine(absl::Span<const Input> contributions, const S
   if (gradient_compensation_ != nullptr) {
     return AverageCompensated(contributions, sum.divisor, center, begin, n, out);
   }
-  Average(contributions, sum.divisor, begin, n, out);
+  Average(contributions, sum.divisor, center.sum, begin, n, out);
   if (center.spread != nullptr) AddSpread(contributions, begin, n, out, center.spread);
 }
 
 void AccruedGradientRule::AddSpread(absl::Span<const Input> contributions, int64_t begin, int64_t n,
                                     const float* average, ContributionSpread* spread) const {
   for (const Input& contribution : contributions) {
-    if (contribution.samples == 0) continue;
-    AddDeviation(contribution.values + begin, average, n, contribution.samples, spread);
+    if (contribution.samples == 0 || contribution.values == nullptr) continue;
+    spread->squares += contribution.samples * SumOfSquares(contribution.values + begin, n);
   }
-  AddAverage(average, n, spread);
+  spread->squared_average += SumOfSquares(average, n);
 }
 
 }  // namespace catchment

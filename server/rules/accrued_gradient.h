@@ -65,8 +65,8 @@ class AccruedGradientRule final : public Rule {
   // Writes values begin .. begin+n-1 of the gradient to apply; n is at most the size of a piece.
   void Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center, int64_t begin,
                int64_t n, float* out) const;
-  void Average(absl::Span<const Input> contributions, double divisor, int64_t begin, int64_t n,
-               float* average) const;
+  void Average(absl::Span<const Input> contributions, double divisor, const Rule::Sum* sum, int64_t begin,
+               int64_t n, float* average) const;
   // Adds these values to the spread of the contributions.
   void AddSpread(absl::Span<const Input> contributions, int64_t begin, int64_t n, const float* average,
                  ContributionSpread* spread) const;

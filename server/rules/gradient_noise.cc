@@ -22,15 +22,16 @@ Lanes Load(const float* values) {
   return lanes;
 }
 
-// Returns the sum of value(i)^2 over i = 0 .. n-1, with lanes(i) = value(i) .. value(i + kWidth - 1).
-template <typename LanesAt, typename ValueAt>
-double SumOfSquares(int64_t n, LanesAt lanes, ValueAt value) {
+// The values whose squares are added up in float32.
+constexpr int64_t kPiece = 4096;
+
+double OfPiece(const float* values, int64_t n) {
   Lanes sums[kSums] = {};
   int64_t i = 0;
   for (; i + kSums * kWidth <= n; i += kSums * kWidth) {
 #pragma GCC unroll 4
     for (int s = 0; s < kSums; ++s) {
-      const Lanes x = lanes(i + s * kWidth);
+      const Lanes x = Load(values + i + s * kWidth);
       sums[s] += x * x;
     }
   }
@@ -38,28 +39,23 @@ double SumOfSquares(int64_t n, LanesAt lanes, ValueAt value) {
   for (const Lanes& of : sums) {
     for (int64_t lane = 0; lane < kWidth; ++lane) sum += of[lane];
   }
-  for (; i < n; ++i) sum += double{value(i)} * value(i);
+  for (; i < n; ++i) sum += double{values[i]} * values[i];
   return sum;
 }
 
 }  // namespace
 
-void AddDeviation(const float* values, const float* average, int64_t n, double samples,
-                  ContributionSpread* spread) {
-  spread->squared_deviations +=
-      samples * SumOfSquares(
-                    n, [&](int64_t i) { return Load(values + i) - Load(average + i); },
-                    [&](int64_t i) { return values[i] - average[i]; });
-}
-
-void AddAverage(const float* average, int64_t n, ContributionSpread* spread) {
-  spread->squared_average += SumOfSquares(
-      n, [&](int64_t i) { return Load(average + i); }, [&](int64_t i) { return average[i]; });
+double SumOfSquares(const float* values, int64_t n) {
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kPiece)
+    sum += OfPiece(values + begin, std::min(kPiece, n - begin));
+  return sum;
 }
 
 void NoiseAverage::Add(const ContributionSpread& spread) {
   if (spread.contributions < 2) return;
-  const double trace = spread.squared_deviations / (spread.contributions - 1);
+  const double deviations = spread.squares - spread.samples * spread.squared_average;
+  const double trace = deviations / (spread.contributions - 1);
   const double squared_gradient = spread.squared_average - trace / spread.samples;
   if (!std::isfinite(trace) || !std::isfinite(squared_gradient)) return;
   ++updates_;

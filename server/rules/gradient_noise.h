@@ -2,6 +2,7 @@
 // It does so in updates that are made of several gradients g_i, each the mean over b_i samples, computed with
 // the same weights. With B = sum_i b_i and their average g = sum_i b_i g_i / B, over k gradients:
 //   tr(S)  =  sum_i b_i ||g_i - g||^2 / (k - 1)    S: the covariance of the gradients of single samples
+//          =  (sum_i b_i ||g_i||^2 - B ||g||^2) / (k - 1)
 //   |G|^2  =  ||g||^2 - tr(S) / B                  G: the gradient over all samples
 // Both estimates are unbiased, also with unequal b_i, and add up over blocks and shards. With equal b_i they
 // are those of McCandlish et al. 2018, arXiv:1812.06162, appendix A.1, with B_small = b and B_big = k b.
@@ -21,16 +22,14 @@ namespace catchment {
 // The distance of the contributions to one update of a block from their average.
 struct ContributionSpread {
   int contributions = 0;
-  double samples = 0;             // B
-  double squared_deviations = 0;  // sum_i b_i ||g_i - g||^2
-  double squared_average = 0;     // ||g||^2
+  double samples = 0;          // B
+  double squares = 0;          // sum_i b_i ||g_i||^2
+  double squared_average = 0;  // ||g||^2
 };
 
-// Add the next `n` values of a contribution of `samples` samples, and of the average, to the sums. n is at
-// most a few thousand: squares are added up in 32 sums in float32.
-void AddDeviation(const float* values, const float* average, int64_t n, double samples,
-                  ContributionSpread* spread);
-void AddAverage(const float* average, int64_t n, ContributionSpread* spread);
+// Returns the sum of the squares of `n` values. Up to a few thousand at a time are added up in 32 sums in
+// float32.
+double SumOfSquares(const float* values, int64_t n);
 
 // The means of tr(S) and |G|^2 over the first kLatest measurements, and from then on their exponential
 // averages, in which a measurement has the weight 1 / kLatest. The paper's appendix averages both in this

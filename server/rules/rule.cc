@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/algorithm_facts.h"
+#include "common/job/parameter_groups.h"
 #include "optim/optimizer.h"
 #include "server/rules/accrued_gradient.h"
 #include "server/rules/elastic_difference.h"
@@ -20,7 +21,7 @@ int64_t PlannedMembers(const v1::Job& job) {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
+std::unique_ptr<Rule> MakeRule(const v1::Job& job, const ParameterLayout* layout) {
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (contribution.has_elastic()) {
     return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate(), PlannedMembers(job));
@@ -29,8 +30,10 @@ std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
   // optimizer applies them like gradients.
   const v1::Compensation& compensation = job.algorithm().compensation();
   const uint32_t every = compensation.has_delayed_nesterov() ? compensation.delayed_nesterov().every() : 1;
-  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer(), every), compensation,
-                                               MakeGradientCompensation(job));
+  const v1::Optimizer optimizer = CenterOptimizer(job);
+  return std::make_unique<AccruedGradientRule>(
+      MakeOptimizer(optimizer, every, GroupTensors(optimizer, layout)), compensation,
+      MakeGradientCompensation(job));
 }
 
 }  // namespace catchment

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/job/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "server/rules/gradient_noise.h"
 #include "server/rules/momentum_control.h"
@@ -24,7 +25,8 @@ class Rule {
 
   // A contribution. All vectors are as long as the block.
   struct Input {
-    const float* values = nullptr;    // a gradient, or a worker's weights
+    // A gradient, or a worker's weights; null: it is in Center.sum.
+    const float* values = nullptr;
     uint32_t samples = 0;             // that the gradient is the mean of; 0: not part of the average
     float* answer = nullptr;          // receives the elastic difference, if has_answers()
     uint64_t version = 0;             // that it was computed at
@@ -32,8 +34,17 @@ class Rule {
     uint64_t measured_staleness = 0;  // at most that since the server has sent the worker its weights
     const float* sent = nullptr;      // weights that it was computed with, if needs_sent_weights()
   };
+  // A sum of contributions: sum_i b_i / samples * a_i, with b_i samples in contribution a_i. It is their part
+  // of the average if all contributions to the update have `samples` samples together.
+  struct Sum {
+    float* values = nullptr;
+    double samples = 0;  // that are expected in the update
+    // sum_i b_i ||a_i||^2, if the spread is measured.
+    double squares = 0;
+  };
   struct Center {
     int64_t size = 0;
+    int64_t position = 0;  // of the block in the flat vector of parameters
     float* weights = nullptr;
     float* states[kMaxStates] = {};  // num_states() of them
     uint64_t steps = 0;              // of the optimizer, before this update
@@ -51,6 +62,8 @@ class Rule {
     uint64_t contributions = 0;
     // Receives the spread of the contributions, if they are averaged as they are; null: it is not measured.
     ContributionSpread* spread = nullptr;
+    // Contributions that are added up already; null: none. Only if AddsUpContributions of the job.
+    const Sum* sum = nullptr;
   };
 
   virtual ~Rule() = default;
@@ -74,8 +87,13 @@ class Rule {
                      float* weights_copy) const = 0;
 };
 
-// Creates the rule of `job`, which is complete and valid (common/job/validate.h).
-std::unique_ptr<Rule> MakeRule(const v1::Job& job);
+// Adds `share` times the values to those of the sum, or makes them the first ones.
+void AddUp(float share, const float* values, int64_t n, float* sum);
+void BeginSum(float share, int64_t n, float* sum);
+
+// Creates the rule of `job`, which is complete and valid (common/job/validate.h). Without a layout the rule
+// ignores groups of parameters.
+std::unique_ptr<Rule> MakeRule(const v1::Job& job, const ParameterLayout* layout = nullptr);
 
 }  // namespace catchment
 

@@ -34,8 +34,10 @@ BlockContext::BlockContext(const v1::Job& job, const ParameterLayout& layout, in
                            std::vector<float> weights, std::vector<std::vector<float>> states,
                            StandbyLog* log)
     : job(job),
-      rule(MakeRule(job)),
+      position(layout.shard(index).begin),
+      rule(MakeRule(job, &layout)),
       has_gradient_noise(HasGradientNoise(job)),
+      adds_up(AddsUpContributions(job)),
       pull(Codec::ForPull(job.compression())),
       gap_sample(layout.shard(index).size()),
       pool(BufferSizes(layout, index)),
@@ -136,6 +138,10 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
     const uint32_t group = gate.GroupOf(index);
     const Gate::Arrival arrival{index, arrived.envelope.incarnation};
     Group& members = groups_[group];
+    const bool replaces_added = members.HasAdded([&arrival](const Envelope& added) {
+      return added.worker == arrival.worker && added.incarnation != arrival.incarnation;
+    });
+    if (replaces_added) DropSum(&members, call);
     if (members.arrived().empty() && gate.IsBelowAll(state_.version())) CallOthers(index, call);
     gate.Count(arrival, members.Add(std::move(arrived)), &members.tally());
     AdvanceGroup(group, call);
@@ -231,9 +237,12 @@ void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall
 void Block::TakeRostersLocked(BlockCall* call) {
   const CommandedState& commanded = call->commanded;
   const Gate& gate = commanded.gate;
+  const auto has_left = [&gate](const Envelope& envelope) {
+    return !gate.IsMember(envelope.worker, envelope.incarnation);
+  };
   for (Group& group : groups_) {
-    group.EraseIf(
-        [&gate](const Envelope& envelope) { return !gate.IsMember(envelope.worker, envelope.incarnation); });
+    if (group.HasAdded(has_left)) DropSum(&group, call);
+    group.EraseIf([&](const WaitingContribution& waiting) { return has_left(waiting.envelope); });
   }
   if (gate.bounded() && !commanded.workers.empty()) finished_.resize(commanded.workers.rbegin()->first + 1);
   for (uint32_t group = 0; group < gate.groups(); ++group) AdvanceGroup(group, call);
@@ -394,6 +403,21 @@ void Block::Mark(ShardSnapshot* to) {
 void Block::Unmark(ShardSnapshot* to, bool copy) {
   MutexLock lock(&mu_);
   if (std::erase(marks_, to) > 0 && copy) CopyTo(to);
+}
+
+void Block::Mark(PendingWeights* reader) {
+  MutexLock lock(&mu_);
+  readers_.push_back(reader);
+}
+
+void Block::Unmark(PendingWeights* reader) {
+  MutexLock lock(&mu_);
+  std::erase(readers_, reader);
+}
+
+BufferPtr Block::TakeMarked(PendingWeights* reader) {
+  MutexLock lock(&mu_);
+  return std::erase(readers_, reader) > 0 ? CopyWeights() : std::move(reader->copies_[index_]);
 }
 
 void Block::CopyTo(ShardSnapshot* to) const {

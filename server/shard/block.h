@@ -51,8 +51,10 @@ struct BlockContext {
                std::vector<std::vector<float>> states, StandbyLog* log);
 
   const v1::Job job;
+  const int64_t position;  // of the shard in the flat vector of parameters
   const std::unique_ptr<const Rule> rule;
   const bool has_gradient_noise;
+  const bool adds_up;  // contributions, as AddsUpContributions says
   const Codec pull;
   const GapSample gap_sample;
   BufferPool pool;
@@ -134,6 +136,10 @@ class Block {
   void Mark(ShardSnapshot* to);
   // Removes the mark, if the block has not been copied yet; with `copy` copies it first.
   void Unmark(ShardSnapshot* to, bool copy);
+  // The same for a reader of the weights, which takes those of the time of the mark.
+  void Mark(PendingWeights* reader);
+  void Unmark(PendingWeights* reader);
+  BufferPtr TakeMarked(PendingWeights* reader);
 
  private:
   // The weights of an answer; null: none.
@@ -226,6 +232,10 @@ class Block {
   // Make every update of the waiting contributions that the gate allows.
   void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdvanceQueue(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds up the contributions that wait in the group, as far as it may.
+  void AddUpWaiting(uint32_t group, const Gate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Drops the group's sum, and has the workers whose contributions are in it send them again.
+  void DropSum(Group* group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts the update of `current_` that a quorum is about to make.
   void CountQuorum(const Gate::Tally& tally, const BlockCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes one update of `current_`, which are the group's contributions.
@@ -236,6 +246,8 @@ class Block {
   Payload Apply(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Fills in `applicable_` from the finite contributions of `current_`; returns the sum of their samples.
   uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the noise is to be measured in the update of this version.
+  bool MayMeasureNoise() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the noise is to be measured in the update of `applicable_`.
   bool MeasuresNoise() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the share of the budget that has been applied.
@@ -289,6 +301,7 @@ class Block {
   std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);
   Ring<WaitingContribution> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<Input> current_ ABSL_GUARDED_BY(mu_);               // to the update that is being made
+  Group::Sum sum_ ABSL_GUARDED_BY(mu_);                           // of some of them
   std::vector<Rule::Input> applicable_ ABSL_GUARDED_BY(mu_);      // the finite ones, for the rule
   std::vector<WaitingPull> pulls_ ABSL_GUARDED_BY(mu_);           // of later versions
   std::vector<QuorumCounts::Share> shares_ ABSL_GUARDED_BY(mu_);  // in the update; only with a quorum
@@ -297,6 +310,7 @@ class Block {
   std::vector<Held> held_ ABSL_GUARDED_BY(mu_);
   // The snapshots to which the block must be copied before it changes.
   std::vector<ShardSnapshot*> marks_ ABSL_GUARDED_BY(mu_);
+  std::vector<PendingWeights*> readers_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment

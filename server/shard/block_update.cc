@@ -1,5 +1,6 @@
 // The updates of a block, and the weights that its answers contain.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -19,10 +20,12 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
       case Gate::Decision::kWait:
         if (gate.has_quorum())
           context_.deadlines.Set(index_, members.tally().round.deadline.value_or(Deadlines::kNever));
+        AddUpWaiting(group, gate);
         return;
       case Gate::Decision::kUpdate:
         for (WaitingContribution& waiting : members.waiting()) current_.push_back({std::move(waiting)});
         if (gate.has_quorum()) CountQuorum(members.tally(), *call);
+        sum_ = std::move(members.sum());
         members.Clear();
         UpdateGroup(group, call);
         break;
@@ -33,6 +36,52 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
     }
     members.set_base(state_.version());
   }
+}
+
+void Block::AddUpWaiting(uint32_t group, const Gate& gate) {
+  const uint32_t expected = context_.adds_up ? gate.Expected(state_.version(), group) : 0;
+  if (expected == 0) return;
+  Group& members = groups_[group];
+  Group::Sum& sum = members.sum();
+  for (size_t i = 0; i < members.waiting().size(); ++i) {
+    WaitingContribution& waiting = members.waiting()[i];
+    Contribution& contribution = waiting.contribution;
+    if (waiting.added) continue;
+    // In the order of the workers, only what follows an unbroken sequence of them is added.
+    if (context_.job.deterministic() && gate.MembersBefore(state_.version(), waiting.envelope.worker) != i)
+      return;
+    if (!waiting.envelope.sink->CanSendAgain()) continue;
+    waiting.added = true;
+    BufferPtr values = std::move(contribution.values);
+    if (!contribution.finite || contribution.samples == 0) continue;
+    // Without the squares of one the noise is not a number, and is ignored.
+    sum.squares += MayMeasureNoise() ? contribution.samples * SumOfSquares(values->data(), size()) : NAN;
+    if (sum.buffer == nullptr) sum.samples = 1.0 * expected * contribution.samples;
+    const auto share = static_cast<float>(contribution.samples / sum.samples);
+    if (sum.buffer != nullptr) {
+      AddUp(share, values->data(), size(), sum.values);
+      continue;
+    }
+    BeginSum(share, size(), values->data());
+    sum.values = values->data();
+    sum.buffer = std::move(values);
+  }
+}
+
+void Block::DropSum(Group* group, BlockCall* call) {
+  for (WaitingContribution& waiting : group->waiting()) {
+    if (!waiting.added) continue;
+    Envelope& envelope = waiting.envelope;
+    WorkerRecord* const worker = call->commanded.workers.at(envelope.worker).get();
+    MutexLock lock(&worker->mu);
+    if (worker->ledger.incarnation() == envelope.incarnation)
+      worker->ledger.Withdraw(envelope.sequence, index_);
+    call->answers->push_back({.sink = std::move(envelope.sink), .again = true});
+  }
+  group->EraseIf([](const WaitingContribution& waiting) { return waiting.added; });
+  group->sum() = {};
+  // A quorum begins anew.
+  group->tally().round = {};
 }
 
 void Block::CountQuorum(const Gate::Tally& tally, const BlockCall& call) {
@@ -96,8 +145,14 @@ Block::Payload Block::Apply(BlockCall* call) {
   const Rule& rule = *context_.rule;
   for (ShardSnapshot* snapshot : marks_) CopyTo(snapshot);
   marks_.clear();
+  if (!readers_.empty()) {
+    const BufferPtr copy = CopyWeights();
+    for (PendingWeights* reader : readers_) reader->copies_[index_] = copy;
+    readers_.clear();
+  }
   const uint64_t samples = SelectApplicable(call->now);
-  const bool averages = !tensor_ends_.empty() && (applicable_.size() > 1 || rule.changes_single());
+  const bool averages =
+      !tensor_ends_.empty() && (applicable_.size() > 1 || rule.changes_single() || sum_.buffer != nullptr);
   const BufferPtr average = averages ? context_.pool.Get(size()) : nullptr;
   const bool weights_wanted =
       !gate.answers_at_once() && std::any_of(current_.begin(), current_.end(), [](const Input& input) {
@@ -113,7 +168,9 @@ Block::Payload Block::Apply(BlockCall* call) {
   center.cycled_momentum = CycledMomentum(context_.job.optimizer(), ShareApplied(call->commanded));
   ContributionSpread spread;
   if (MeasuresNoise()) center.spread = &spread;
+  if (sum_.buffer != nullptr) center.sum = &sum_;
   const bool stepped = rule.Apply(applicable_, center, weights == nullptr ? nullptr : weights->data());
+  sum_ = {};
   noise_.Add(spread);
   changes_.any = changes_.values = true;
   if (context_.log != nullptr) changes_.weights = weights;
@@ -146,7 +203,7 @@ uint64_t Block::SelectApplicable(double now) {
     const BufferPtr& sent = input.waiting.sent.weights;
     const uint64_t staleness = state_.version() - contribution.version;
     const uint64_t sent_before = std::min(state_.version(), input.waiting.sent.version_before);
-    applicable_.push_back({.values = contribution.values->data(),
+    applicable_.push_back({.values = input.waiting.added ? nullptr : contribution.values->data(),
                            .samples = contribution.samples,
                            .answer = own == nullptr ? nullptr : own->data(),
                            .version = contribution.version,
@@ -159,11 +216,15 @@ uint64_t Block::SelectApplicable(double now) {
   return samples;
 }
 
+bool Block::MayMeasureNoise() const {
+  return context_.has_gradient_noise && state_.version() % NoiseAverage::kEvery == 0;
+}
+
 bool Block::MeasuresNoise() const {
-  if (!context_.has_gradient_noise || state_.version() % NoiseAverage::kEvery != 0) return false;
-  return std::all_of(applicable_.begin(), applicable_.end(), [this](const Rule::Input& input) {
-    return input.version == applicable_.front().version;
-  });
+  return MayMeasureNoise() &&
+         std::all_of(applicable_.begin(), applicable_.end(), [this](const Rule::Input& input) {
+           return input.version == applicable_.front().version;
+         });
 }
 
 double Block::ShareApplied(const CommandedState& commanded) const {
@@ -196,6 +257,7 @@ void Block::SetVersion(uint64_t version, BlockCall* call) {
 Rule::Center Block::Center() {
   Rule::Center center;
   center.size = size();
+  center.position = context_.position + range_.begin;
   center.weights = context_.weights.data() + range_.begin;
   for (size_t s = 0; s < context_.states.size(); ++s) {
     center.states[s] = context_.states[s].data() + range_.begin;

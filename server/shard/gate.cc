@@ -33,9 +33,11 @@ Gate::Table::Table(const v1::Roster& roster, uint32_t groups)
   places.reserve(members.size());
   for (size_t i = 0; i < members.size(); ++i) {
     places.emplace(members[i].worker(), i);
+    uint32_t& of_group = active_of_group[members[i].worker() % active_of_group.size()];
+    members_before.push_back(of_group);
     if (members[i].idle()) continue;
     ++active;
-    ++active_of_group[members[i].worker() % active_of_group.size()];
+    ++of_group;
   }
 }
 
@@ -96,11 +98,14 @@ Gate::Decision Gate::Decide(uint64_t version, uint32_t group, absl::Span<const A
     tally->in = static_cast<uint32_t>(in);
   }
   if (arrived.empty()) tally->round = {};
-  const uint32_t active = roster->active_of_group[group];
-  const uint32_t backup = active == 0 ? 0 : std::min(backup_workers_, active - 1);
-  if (tally->in < active - backup && !IsDue(*roster, arrived, times, tally)) return Decision::kWait;
+  if (tally->in < Needed(*roster, group) && !IsDue(*roster, arrived, times, tally)) return Decision::kWait;
   if (!arrived.empty()) return Decision::kUpdate;
   return synchronous_ && RosterAfter(version) != nullptr ? Decision::kSkip : Decision::kWait;
+}
+
+uint32_t Gate::Needed(const Table& roster, uint32_t group) const {
+  const uint32_t active = roster.active_of_group[group];
+  return active == 0 ? 0 : active - std::min(backup_workers_, active - 1);
 }
 
 bool Gate::IsDue(const Table& roster, absl::Span<const Arrival> arrived, const QuorumTimes& times,
@@ -122,6 +127,17 @@ void Gate::ForEachActive(uint64_t version, absl::FunctionRef<void(const Arrival&
   for (const v1::Member& member : roster->members) {
     if (!member.idle()) function({member.worker(), member.incarnation()});
   }
+}
+
+uint32_t Gate::Expected(uint64_t version, uint32_t group) const {
+  const Table* roster = RosterOf(version);
+  return roster == nullptr ? 0 : Needed(*roster, group);
+}
+
+uint32_t Gate::MembersBefore(uint64_t version, uint32_t worker) const {
+  const Table* roster = RosterOf(version);
+  const auto found = roster->places.find(worker);
+  return found == roster->places.end() ? UINT32_MAX : roster->members_before[found->second];
 }
 
 uint64_t Gate::SkipTo(uint64_t version) const { return RosterAfter(version)->from_version; }

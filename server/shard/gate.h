@@ -98,6 +98,10 @@ class Gate {
   Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived,
                   const QuorumTimes& times, Tally* tally) const;
   uint64_t SkipTo(uint64_t version) const;
+  // Returns how many contributions make the group's update of this version unless members leave or are late.
+  uint32_t Expected(uint64_t version, uint32_t group) const;
+  // Returns how many active members of the worker's group that make version `version` have a lower index.
+  uint32_t MembersBefore(uint64_t version, uint32_t worker) const;
 
   // Returns true if an update may be made at a time at which nothing arrives.
   bool has_quorum() const { return quorum_.has_value(); }
@@ -144,8 +148,11 @@ class Gate {
     std::unordered_map<uint32_t, size_t> places;  // of workers, among the members
     uint32_t active = 0;
     std::vector<uint32_t> active_of_group;
+    std::vector<uint32_t> members_before;  // for each member: the active ones of its group with lower indices
   };
 
+  // Returns how many contributions make the group's update, unless a quorum makes it with fewer.
+  uint32_t Needed(const Table& roster, uint32_t group) const;
   // Returns true if a quorum makes the update of these contributions before all are in.
   bool IsDue(const Table& roster, absl::Span<const Arrival> arrived, const QuorumTimes& times,
              Tally* tally) const;

@@ -15,7 +15,12 @@ std::optional<Gate::Arrival> Group::Add(WaitingContribution waiting) {
     const bool overtaken =
         arrival.incarnation == at->incarnation && envelope.connection < place->envelope.connection;
     if (overtaken) return arrival;
-    *place = std::move(waiting);
+    // A contribution that is sent again has the values that are in the sum.
+    if (place->added) {
+      place->envelope = std::move(waiting.envelope);
+    } else {
+      *place = std::move(waiting);
+    }
     return std::exchange(*at, arrival);
   }
   arrived_.insert(at, arrival);
@@ -23,9 +28,15 @@ std::optional<Gate::Arrival> Group::Add(WaitingContribution waiting) {
   return std::nullopt;
 }
 
-void Group::EraseIf(absl::FunctionRef<bool(const Envelope&)> condition) {
-  const auto erased = [&](const WaitingContribution& waiting) { return condition(waiting.envelope); };
-  if (std::erase_if(waiting_, erased) == 0) return;
+bool Group::HasAdded(absl::FunctionRef<bool(const Envelope&)> condition) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const WaitingContribution& waiting) {
+    return waiting.added && condition(waiting.envelope);
+  });
+}
+
+void Group::EraseIf(absl::FunctionRef<bool(const WaitingContribution&)> condition) {
+  if (std::erase_if(waiting_, condition) == 0) return;
+  tally_.generation = 0;
   arrived_.clear();
   for (const WaitingContribution& waiting : waiting_) {
     arrived_.push_back({waiting.envelope.worker, waiting.envelope.incarnation});
@@ -38,6 +49,7 @@ void Group::Clear() {
   tally_.in = 0;
   tally_.round = {};
   tally_.late.clear();
+  sum_ = {};
 }
 
 }  // namespace catchment

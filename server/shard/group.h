@@ -1,5 +1,6 @@
 // A group of workers at one block: their contributions to the next update, and how old a contribution to it
-// may be.
+// may be. Contributions may be added up while they wait, which frees their values. A contribution cannot be
+// removed from a sum: if its worker leaves, the sum is dropped, and the others send theirs again.
 //
 // Threads: not safe; its owner holds a lock. It keeps its memory from update to update.
 #ifndef CATCHMENT_SERVER_SHARD_GROUP_H_
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "server/rules/rule.h"
 #include "server/shard/buffer_pool.h"
 #include "server/shard/gate.h"
 #include "server/shard/request.h"
@@ -45,9 +47,17 @@ class Group {
 
   // Returns their tally, for the gate.
   Gate::Tally& tally() { return tally_; }
-  // Drops the contributions for whose envelopes the condition is true; the tally is counted again with the
-  // next rosters.
-  void EraseIf(absl::FunctionRef<bool(const Envelope&)> condition);
+  // Drops the contributions for which the condition is true; the tally is counted again.
+  void EraseIf(absl::FunctionRef<bool(const WaitingContribution&)> condition);
+
+  // The sum of those of the waiting contributions that have been added up. Its values are those of the first
+  // one.
+  struct Sum : Rule::Sum {
+    BufferPtr buffer;
+  };
+  Sum& sum() { return sum_; }
+  // Returns true if the sum has a contribution for which the condition is true.
+  bool HasAdded(absl::FunctionRef<bool(const Envelope&)> condition) const;
 
   // Returns the contributions by worker. After they have been moved away, Clear must be called.
   std::vector<WaitingContribution>& waiting() { return waiting_; }
@@ -59,6 +69,7 @@ class Group {
   std::vector<WaitingContribution> waiting_;
   std::vector<Gate::Arrival> arrived_;
   Gate::Tally tally_;
+  Sum sum_;
 };
 
 }  // namespace catchment

@@ -102,6 +102,13 @@ absl::Status PushLedger::Arrived(uint64_t sequence, uint32_t block, uint64_t ste
   return absl::OkStatus();
 }
 
+void PushLedger::Withdraw(uint64_t sequence, uint32_t block) {
+  Lane& lane = LaneOf(block);
+  if (sequence != lane.watermark + 1 || !arrived_[block] || done_[block]) return;
+  arrived_[block] = false;
+  if (--lane.num_arrived == 0) lane.next_steps = lane.steps;
+}
+
 void PushLedger::Accept(uint64_t sequence, uint32_t block) {
   Lane& lane = LaneOf(block);
   if (sequence != lane.watermark + 1 || done_[block]) return;

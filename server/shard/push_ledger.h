@@ -58,6 +58,8 @@ class PushLedger {
   // InvalidArgument, and records nothing, if `steps` is lower than in the fragment's last push, or differs
   // among the blocks of a push.
   absl::Status Arrived(uint64_t sequence, uint32_t block, uint64_t steps);
+  // Takes back that a block of a push that is not done has arrived: it will be sent again.
+  void Withdraw(uint64_t sequence, uint32_t block);
   // Returns a number of the push of which some, but not all, blocks have arrived, different for each push; 0:
   // there is none.
   uint64_t under_way() const;

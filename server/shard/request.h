@@ -19,6 +19,8 @@ class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
   virtual void Deliver(Answer answer) = 0;
+  // Returns true if the worker sends a block again when it is asked to (Answer::again).
+  virtual bool CanSendAgain() const { return false; }
 };
 
 struct Answer {
@@ -28,6 +30,8 @@ struct Answer {
   // The change that the shard's standby must have before the answer leaves (standby_log.h); 0: none.
   uint64_t change = 0;
   double made_at = 0;  // seconds, on the clock of Shard::Handle
+  // There is no answer: the contribution is not part of an update, and must be sent again.
+  bool again = false;
 };
 
 // The sender of a request, and the destination of the answer.
@@ -86,7 +90,8 @@ struct Sent {
 struct WaitingContribution {
   Envelope envelope;
   Contribution contribution;
-  Sent sent;  // the weights with which it was computed
+  Sent sent;           // the weights with which it was computed
+  bool added = false;  // its values are in the sum of its group
 };
 
 }  // namespace catchment

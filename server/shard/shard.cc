@@ -58,7 +58,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
                                 std::move(tensor_ends), commanded_.gate.groups(), std::move(state)));
     if (!contents.images.empty()) blocks_.back()->Restore(contents.images[b], commanded_);
   }
-  if (keeps_values_) Return(Allocate(/*with_states=*/true));
+  if (keeps_values_) Return(Allocate());
 }
 
 Shard::~Shard() = default;

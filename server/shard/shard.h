@@ -83,7 +83,8 @@ class Shard {
 
   // Returns a copy of the shard at one moment, made on the caller's thread block by block.
   ShardSnapshot Snapshot() const;
-  // Returns only the weights, for an evaluator.
+  // Returns only the weights, for a reader, or all of them copied.
+  std::unique_ptr<PendingWeights> BeginWeights() const;
   std::vector<float> Weights() const;
   // Returns the weights of one block. Those of all blocks have the same version only if the shard makes no
   // updates.
@@ -138,7 +139,7 @@ class Shard {
   void AddWorkers(const v1::Roster& roster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
 
   // Returns memory for the values of a snapshot, with all of its pages touched.
-  ShardSnapshot Allocate(bool with_states) const;
+  ShardSnapshot Allocate() const;
   // The same for the sink, reusing the memory that the last snapshot has returned.
   ShardSnapshot TakeMemory();
   // Appends the checkpoint that was taken to the log.
@@ -155,6 +156,7 @@ class Shard {
   // Takes the memory of a snapshot for the next one.
   void Return(ShardSnapshot memory) const;
   friend class PendingSnapshot;
+  friend class PendingWeights;
 
   const ParameterLayout& layout_;
   const int index_;

@@ -22,6 +22,12 @@ const ShardSnapshot& PendingSnapshot::Finish() {
   return snapshot_;
 }
 
+PendingWeights::~PendingWeights() {
+  for (; next_ < copies_.size(); ++next_) shard_->blocks_[next_]->Unmark(this);
+}
+
+BufferPtr PendingWeights::Next() { return shard_->blocks_[next_++]->TakeMarked(this); }
+
 void Shard::Checkpoint(uint64_t number) {
   // Two snapshots that are due at the same time reach the sink in the order of their numbers.
   MutexLock snapshot_lock(&snapshot_mu_);
@@ -53,7 +59,7 @@ void Shard::LogCheckpoint() {
 
 Shard::Image Shard::BeginImage() {
   Image image;
-  ShardSnapshot memory = Allocate(/*with_states=*/true);
+  ShardSnapshot memory = Allocate();
   WriterLock lock(&roster_mu_);
   image.number = context_.log->Open();
   v1::CheckpointTaken* const checkpoint = image.begin.mutable_image()->mutable_checkpoint();
@@ -75,7 +81,7 @@ Shard::Image Shard::BeginImage() {
 }
 
 ShardSnapshot Shard::Snapshot() const {
-  ShardSnapshot memory = Allocate(/*with_states=*/true);
+  ShardSnapshot memory = Allocate();
   std::unique_ptr<PendingSnapshot> pending;
   {
     WriterLock lock(&roster_mu_);
@@ -86,22 +92,27 @@ ShardSnapshot Shard::Snapshot() const {
   return std::move(pending->snapshot_);
 }
 
+std::unique_ptr<PendingWeights> Shard::BeginWeights() const {
+  std::unique_ptr<PendingWeights> pending(new PendingWeights(this, blocks_.size()));
+  WriterLock lock(&roster_mu_);
+  for (const std::unique_ptr<Block>& block : blocks_) block->Mark(pending.get());
+  return pending;
+}
+
 std::vector<float> Shard::Weights() const {
-  ShardSnapshot memory = Allocate(/*with_states=*/false);
-  std::unique_ptr<PendingSnapshot> pending;
-  {
-    WriterLock lock(&roster_mu_);
-    pending = Begin(std::move(memory));
+  const std::unique_ptr<PendingWeights> pending = BeginWeights();
+  std::vector<float> weights;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const BufferPtr block = pending->Next();
+    weights.insert(weights.end(), block->data(), block->data() + block->size());
   }
-  pending->Finish();
-  return std::move(pending->snapshot_.weights);
+  return weights;
 }
 
 // Zeros are written, so that no page is missing when values are copied under a lock.
-ShardSnapshot Shard::Allocate(bool with_states) const {
+ShardSnapshot Shard::Allocate() const {
   ShardSnapshot memory;
   memory.weights.resize(context_.weights.size());
-  if (!with_states) return memory;
   memory.states = ZeroVectors(context_.states.size(), context_.weights.size());
   memory.state_names = context_.rule->state_names();
   return memory;
@@ -112,7 +123,7 @@ ShardSnapshot Shard::TakeMemory() {
     MutexLock lock(&spare_mu_);
     if (std::optional<ShardSnapshot> spare = std::exchange(spare_, std::nullopt)) return *std::move(spare);
   }
-  return Allocate(/*with_states=*/true);
+  return Allocate();
 }
 
 void Shard::Return(ShardSnapshot memory) const {

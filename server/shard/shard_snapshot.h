@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/checkpoint.pb.h"
+#include "server/shard/buffer_pool.h"
 
 namespace catchment {
 
@@ -49,6 +50,29 @@ class PendingSnapshot {
   const Shard* const shard_ = nullptr;  // null: it is complete
   bool finished_ = false;
   ShardSnapshot snapshot_;  // each block's values are guarded by the block's lock until it is finished
+};
+
+// The weights of a shard at one moment, made in the same way, for a reader that takes one block after the
+// other: only the blocks that were updated before the reader has come to them have been copied.
+//
+// Threads: one at a time; updates continue in parallel. Destroyed before its shard.
+class PendingWeights {
+ public:
+  ~PendingWeights();
+  PendingWeights(const PendingWeights&) = delete;
+  PendingWeights& operator=(const PendingWeights&) = delete;
+
+  // Returns the weights of the next block.
+  BufferPtr Next();
+
+ private:
+  friend class Shard;
+  friend class Block;
+  PendingWeights(const Shard* shard, size_t num_blocks) : shard_(shard), copies_(num_blocks) {}
+
+  const Shard* const shard_;
+  size_t next_ = 0;
+  std::vector<BufferPtr> copies_;  // by block, guarded by its lock; null: not copied
 };
 
 }  // namespace catchment

@@ -6,6 +6,9 @@ two     two attached workers on two cores against twice one, and against two pro
         DistributedDataParallel (gloo)
 peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers
         (peers.py), on its MLP; one that is not installed is named and left out
+exchange
+        one attached worker whose own AdamW moves 24.3 million parameters between the exchanges of DiLoCo, one
+        in 24 steps, against the same loop alone
 empty   how much longer a step takes than one of the built-in synthetic model with as many parameters, where
         neither computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's
         memory and the program's
@@ -30,10 +33,11 @@ PROGRAM = os.path.join(jobs.HERE, "attached_program.py")
 BATCH = 128
 EMPTY_PARAMETERS = 25_600_000
 EMPTY_STEPS = 60
+EXCHANGE_STEPS = 24
 WARM_UP = 10  # steps of attached_program.py that do not count
 PROMISED_MS = 3.0
 FLAGS = dict(
-    cases=("one", "two", "peers", "empty"),
+    cases=("one", "two", "peers", "exchange", "empty"),
     models=("mnist_cnn", "mnist_mlp", "resnet18"),
     seconds=10.0,
     rounds=3,
@@ -53,8 +57,8 @@ class Bench:
             env=environment,
         )
 
-    def local(self, model):
-        return speeds(self.python("local", model, self.args.seconds).communicate()[0])
+    def local(self, model, kind="local"):
+        return speeds(self.python(kind, model, self.args.seconds).communicate()[0])
 
     def ddp(self, model, workers):
         with tempfile.TemporaryDirectory() as directory:
@@ -64,7 +68,7 @@ class Bench:
             ]
             return sum(speeds(rank.communicate()[0]) for rank in ranks)
 
-    def train(self, *arguments, samples, workers=1):
+    def train(self, *arguments, samples, workers=1, **fields):
         env = dict(os.environ, PYTHONPATH=os.path.join(jobs.ROOT, "python"))
         return jobs.train(
             self.args,
@@ -73,15 +77,15 @@ class Bench:
             env=env,
             batch_size=BATCH,
             samples=int(samples),
-            optimizer__learning_rate=0.001,
+            **(fields or {"optimizer__learning_rate": 0.001}),
         )
 
-    def attached(self, model, workers, samples, kind="overlapped"):
+    def attached(self, model, workers, samples, kind="overlapped", **fields):
         """samples: that count; each worker's first ones do not, and there is some to spare for the slower of
         two."""
         samples += 2 * WARM_UP * BATCH * workers
         program = "%s %s %s %s 0" % (self.args.python, PROGRAM, kind, model)
-        return speeds(self.train("--program=" + program, workers=workers, samples=samples)[1])
+        return speeds(self.train("--program=" + program, workers=workers, samples=samples, **fields)[1])
 
     # ---------------------------------------------------------------------------------------------- the cases
 
@@ -126,6 +130,23 @@ class Bench:
                     ratios.append(self.attached("mnist_mlp", workers, samples) / theirs)
             if ratios:
                 yield row("mnist_mlp: two workers / two of %s" % system, ratios, 1.0)
+
+    def exchange(self):
+        ratios, plain = [], []
+        fields = {
+            "algorithm__preset": "diloco",
+            "algorithm__contribution__pseudo_gradient__local_steps": EXCHANGE_STEPS,
+        }
+        for _ in range(self.args.rounds):
+            plain.append(self.local("mlp_24m", "adamw"))
+            samples = plain[-1] * self.args.seconds
+            ratios.append(self.attached("mlp_24m", 1, samples, "exchange", **fields) / plain[-1])
+        yield row(
+            "mlp_24m: a step with AdamW between exchanges / the same loop alone",
+            ratios,
+            0.97,
+            local_ms=round(1000 * BATCH / statistics.median(plain), 1),
+        )
 
     def empty(self):
         samples = BATCH * EMPTY_STEPS
@@ -173,5 +194,7 @@ def run(args):
         yield from bench.two(args.models[0])
     if "peers" in args.cases:
         yield from bench.peers()
+    if "exchange" in args.cases:
+        yield from bench.exchange()
     if "empty" in args.cases:
         yield from bench.empty()

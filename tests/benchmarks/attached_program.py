@@ -1,13 +1,15 @@
 """The program that attached.py runs: a training loop on random minibatches of 128 samples.
 
-    attached_program.py local|ddp|attached|overlapped|copy MODEL SECONDS [RANK WORKERS DIRECTORY]
+    attached_program.py KIND MODEL SECONDS [RANK WORKERS DIRECTORY]
 
 local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo.
-attached: as a worker's program, until the job is over; overlapped: with join(overlap=True). copy: copies as
-many values as the model `empty` has parameters, and counts a copy as a step. Prints "speed S", samples per
-second of this process, without its first steps.
-MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x
-64 x 64; or empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
+attached: as a worker's program, until the job is over; overlapped: with join(overlap=True).
+adamw: local, with AdamW; exchange: attached, with the program's AdamW. copy: copies as many values as the
+model `empty` has parameters, and counts a copy as a step. Prints "speed S", samples per second of this
+process, without its first steps.
+MODEL: mnist_cnn; mnist_mlp, the network of peers.py; mlp_24m, a wider one; resnet18, of 11.7 million
+parameters, on images of 3 x 64 x 64; or empty, 25.6 million parameters in 161 tensors, whose gradient is not
+computed.
 """
 
 import itertools
@@ -22,7 +24,8 @@ BATCH = 128
 LEARNING_RATE = 0.001
 WARM_UP = 10  # steps
 SAMPLES = 60000  # in the training set, for the job
-MLP_BATCHES = 50  # in memory
+MLP_BATCHES = 50  # in memory; a single one would be learned by heart, until its gradients are denormal
+MLP_WIDTHS = {"mnist_mlp": (256, 128), "mlp_24m": (4550, 4550)}  # the latter has 24.3 million parameters
 EMPTY_TENSORS, EMPTY_PARAMETERS = 161, 25_600_000
 
 
@@ -49,10 +52,11 @@ class Block(nn.Module):
 def make_model(name):
     """Returns the model and its minibatches."""
     torch.manual_seed(0)
-    if name == "mnist_mlp":
+    if name in MLP_WIDTHS:
+        a, b = MLP_WIDTHS[name]
         batches = [(torch.randn(BATCH, 784), torch.randint(10, (BATCH,))) for _ in range(MLP_BATCHES)]
         return nn.Sequential(
-            nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True), nn.Linear(128, 10)
+            nn.Linear(784, a), nn.ReLU(True), nn.Linear(a, b), nn.ReLU(True), nn.Linear(b, 10)
         ), batches
     labels = torch.randint(10, (BATCH,))
     if name == "mnist_cnn":
@@ -100,8 +104,8 @@ def measure(steps, seconds=None):
     return count / (time.monotonic() - start)
 
 
-def local_steps(model, batches):
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+def local_steps(model, batches, kind=torch.optim.SGD):
+    optimizer = kind(model.parameters(), lr=LEARNING_RATE)
     for x, y in itertools.cycle(batches):
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(model(x), y).backward()
@@ -109,10 +113,11 @@ def local_steps(model, batches):
         yield
 
 
-def attached_steps(model, batches, overlap):
+def attached_steps(model, batches, kind):
     import catchment.torch as catchment
 
-    worker = catchment.join(model, SAMPLES, overlap=overlap)
+    own = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE) if kind == "exchange" else None
+    worker = catchment.join(model, SAMPLES, optimizer=own, overlap=kind == "overlapped")
     for step, _ in enumerate(worker.minibatches(range(SAMPLES), collate=len)):
         x, y = batches[step % len(batches)]
         loss = F.cross_entropy(model(x), y)
@@ -164,8 +169,10 @@ def main():
         speed = measure(empty_steps())
     elif kind == "ddp":
         speed = ddp_steps_per_second(model, batches, seconds, int(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
-    elif kind in ("attached", "overlapped"):
-        speed = measure(attached_steps(model, batches, kind == "overlapped"))
+    elif kind in ("attached", "overlapped", "exchange"):
+        speed = measure(attached_steps(model, batches, kind))
+    elif kind == "adamw":
+        speed = measure(local_steps(model, batches, torch.optim.AdamW), seconds)
     else:
         speed = measure(local_steps(model, batches), seconds)
     print("speed %.3f" % (speed * BATCH), flush=True)

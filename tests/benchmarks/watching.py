@@ -7,6 +7,8 @@ queries    --log_format=json, and `--times` a second `catchment status` from the
            /metrics of each of the three processes. One a second, and one in 15 seconds, are usual: the cost
            that is printed is the measured one, divided by how many times more often `catchment status` was
            answered
+page       `catchment watch`, with its page open: the content is fetched every second. The cost includes the
+           processor time of the command, except for its start, and is that of the whole run
 logs       --log_format=json alone
 trace      --trace
 
@@ -16,12 +18,14 @@ mean of a virtual machine depends on a few pairs, in which the host took process
 
 import os
 import random
+import signal
 import socket
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import jobs
@@ -41,7 +45,7 @@ samples: %d
 workers: 2
 checkpoint { every_updates: 0 }
 """
-FLAGS = dict(what=("queries", "logs", "trace"), pairs=20, samples=400000, times=20.0)
+FLAGS = dict(what=("queries", "page", "logs", "trace"), pairs=20, samples=400000, times=20.0)
 NORMAL = dict(status=1.0, metrics=1 / 15)  # a second
 
 
@@ -145,6 +149,59 @@ class QueriedRun(Run):
         return process
 
 
+def processor_seconds(pid):
+    """Returns the processor time of a process and of its children."""
+    with open("/proc/%d/stat" % pid) as stat, open("/proc/%d/task/%d/children" % (pid, pid)) as children:
+        ticks = sum(map(int, stat.read().rpartition(")")[2].split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK") + sum(
+            map(processor_seconds, map(int, children.read().split()))
+        )
+
+
+class PageRun(Run):
+    """Is followed by a page, as the browser updates it."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        self._thread.join()
+        self.cost += self.page_share * self.seconds
+
+    def _start(self, index, *arguments):
+        process = super()._start(index, *arguments)
+        if index == 2:
+            self._thread = threading.Thread(target=self._follow, args=[process])
+            self._thread.start()
+        return process
+
+    def _follow(self, worker):
+        out = os.path.join(self.directory, "out")
+        while not os.path.exists(os.path.join(out, "master.address")):
+            time.sleep(0.1)
+        command = [jobs.program(self.args, "cli/catchment"), "watch", out, "--port=0"]
+        watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        content, tag = watch.stdout.readline().strip().replace("/?", "/content?"), ""
+        begin = None
+        while os.path.exists(out) and worker.returncode is None:
+            tag = self._fetch(content, tag)
+            now = time.monotonic(), processor_seconds(watch.pid)
+            begin = begin or now
+            if now[0] - begin[0] >= 1:
+                self.page_share = (now[1] - begin[1]) / (now[0] - begin[0])
+            time.sleep(1)
+        watch.send_signal(signal.SIGINT)
+        watch.wait()
+
+    @staticmethod
+    def _fetch(content, tag):
+        request = urllib.request.Request(content, headers={"If-None-Match": tag})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                answer.read()
+                return answer.headers["ETag"]
+        except urllib.error.HTTPError:
+            return tag  # nothing has changed
+
+
 def with_interval(mean, values):
     """Returns "0.7 % (0.1 to 1.3)", with the interval of 95 % of the bootstrap. `mean`: of values."""
     drawn = sorted(mean(random.choices(values, k=len(values))) for _ in range(10000))
@@ -154,6 +211,8 @@ def with_interval(mean, values):
 def run_watched(args, what):
     if what == "queries":
         return QueriedRun(args)
+    if what == "page":
+        return PageRun(args)
     if what == "logs":
         return Run(args, ["--log_format=json"])
     with tempfile.TemporaryDirectory() as directory:
@@ -178,6 +237,8 @@ def run(args):
                 watched=watched.cost,
                 ratio=round(1 + cost, 4),
                 seconds=round(plain.seconds, 1),
+                watched_seconds=round(watched.seconds, 1),
+                page_processors=round(getattr(watched, "page_share", 0), 5),
                 times=round(watched.times, 1),
                 metrics_times=round(watched.metrics_times, 1),
             )

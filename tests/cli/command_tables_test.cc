@@ -36,6 +36,8 @@ TEST(KindOfFlagTest, FollowsFromThePlaceholder) {
 TEST(KindOfPlaceholderTest, OfSeveralWordsIsThatOfPaths) {
   EXPECT_EQ(KindOfPlaceholder("HOST:PORT|DIR").kind, ValueKind::kDirectory);
   EXPECT_EQ(KindOfPlaceholder("JOB|RUN_DIR|HOST:PORT").kind, ValueKind::kFile);
+  EXPECT_EQ(KindOfPlaceholder("A,B,...").kind, ValueKind::kList);
+  EXPECT_THAT(KindOfPlaceholder("PATH=LOW..HIGH|A,B,...").words, ::testing::Contains("optimizer.momentum="));
   EXPECT_EQ(KindOfPlaceholder("samples:N|seconds:N").kind, ValueKind::kAnything);
 }
 
@@ -46,9 +48,9 @@ TEST(SummaryOfTest, IsTheFirstSentence) {
   EXPECT_EQ(SummaryOf({{"usage", "catchment go"}}), "");
 }
 
-TEST(CommandOfProgramTest, ProgramWithoutADescriptionIsAnError) {
-  EXPECT_TRUE(absl::IsUnavailable(CommandOfProgram("/no/program").status()));
-  EXPECT_TRUE(absl::IsUnavailable(CommandOfProgram("/bin/true").status()));
+TEST(JsonOfProgramTest, ProgramWithoutADescriptionIsAnError) {
+  EXPECT_TRUE(absl::IsUnavailable(JsonOfProgram("/no/program").status()));
+  EXPECT_TRUE(absl::IsUnavailable(JsonOfProgram("/bin/true").status()));
 }
 
 TEST(ManPageTest, TextIsNeverARequestOfTroff) {

@@ -12,26 +12,8 @@ SCRATCH = os.environ["TEST_TMPDIR"]
 RAW = "\x1b]0;obeyed\x07\x1b[31m\r\x08\x7f\u009b\u202e"
 QUOTED = "".join("\\%03o" % byte for byte in RAW.encode())  # as in a job file
 CONTROLS = [chr(code).encode() for code in [*range(10), *range(11, 32), 127, 0x9B, 0x202E]]
-SUBCOMMANDS = (
-    "validate",
-    "train",
-    "compare",
-    "simulate",
-    "tune",
-    "advise",
-    "report",
-    "status",
-    "watch",
-    "stop",
-    "trace",
-    "manifests",
-    "doctor",
-    "pack",
-    "examples",
-    "health",
-    "completion",
-    "man",
-)
+HELP = subprocess.run([PROGRAM, "--help=json"], stdout=subprocess.PIPE, check=True).stdout
+SUBCOMMANDS = [one["name"][10:] for one in json.loads(HELP) if one["name"].startswith("catchment ")]
 MODEL = "model { layers { flatten {} } layers { dense { units: 10 } } }\n"
 DATA = "data { drawn_digits { train_samples: 64 test_samples: 64 } }\n"
 JOBS = {

@@ -1,8 +1,6 @@
 // All measures of real jobs are in the outputs that their tables name (common/measures).
 #include "common/measures/measures.h"
 
-#include <httplib.h>
-
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -44,8 +42,7 @@ std::string MetricsOf(Process& daemon) {
   EXPECT_TRUE(Await([&] { return absl::StrContains(daemon.Output(), mark); }));
   const std::string output = daemon.Output();
   const int port = atoi(output.c_str() + output.find(mark) + mark.size());
-  const httplib::Result answer = httplib::Client("127.0.0.1", port).Get("/metrics");
-  return answer ? answer->body : "";
+  return HttpGet(port, "/metrics").body;
 }
 
 // Expects that the page has what is known of a reading under the names with this beginning.

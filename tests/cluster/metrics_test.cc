@@ -1,8 +1,6 @@
 // --metrics_port of the daemons, as Prometheus reads it. tests/cluster/prometheus_test.sh has Prometheus
 // itself.
 
-#include <httplib.h>
-
 #include <csignal>
 
 #include "absl/strings/match.h"
@@ -20,15 +18,9 @@ using testing::HasSubstr;
 
 // Returns the page with the metrics.
 std::string Get(int port) {
-  const httplib::Result answer = httplib::Client("127.0.0.1", port).Get("/metrics");
-  EXPECT_TRUE(answer && answer->status == 200);
-  return answer ? answer->body : "";
-}
-
-// Returns the status code of a page.
-int Status(int port, const std::string& path) {
-  const httplib::Result answer = httplib::Client("127.0.0.1", port).Get(path.c_str());
-  return answer ? answer->status : 0;
+  const HttpAnswer answer = HttpGet(port, "/metrics");
+  EXPECT_EQ(answer.status, 200);
+  return answer.body;
 }
 
 // Returns the value of a metric without labels, or with them as they are written. A test failure if it is not
@@ -79,7 +71,7 @@ TEST(MetricsTest, EveryDaemonServesWhatTheStatusSays) {
   // Requests for anything else.
   for (const std::string& path :
        {std::string(20'000, '/'), "/" + std::string(20'000, 'x'), std::string("/../../etc/passwd")})
-    EXPECT_EQ(Status(master, path) / 100, 4) << path.size();
+    EXPECT_EQ(HttpGet(master, path).status / 100, 4) << path.size();
   EXPECT_GT(Value(Get(master), "catchment_samples_total"), 0);
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());

@@ -47,7 +47,7 @@ class IdleMember {
 TEST(StuckWorkerTest, MemberThatNeverPushesIsNamedAndRemoved) {
   TestCluster cluster({SmallJob("sync",
                                 "epochs: 3 batch_size: 10 workers: 2 "
-                                "faults { heartbeat_timeout_seconds: 1 stuck_seconds: 6 } "),
+                                "faults { heartbeat_timeout_seconds: 1 hold_up_seconds: 6 } "),
                        /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   IdleMember member(cluster.master());

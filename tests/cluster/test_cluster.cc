@@ -1,5 +1,10 @@
 #include "tests/cluster/test_cluster.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -97,6 +102,23 @@ Finished RunToEnd(const std::vector<std::string>& argv) {
   const std::optional<ProcessEnd> end = process->WaitFor(kPatience);
   EXPECT_TRUE(end.has_value()) << absl::StrJoin(argv, " ") << " did not end:\n" << process->Output();
   return {end.value_or(ProcessEnd{-1, 0}), process->Output()};
+}
+
+HttpAnswer HttpGet(int port, const std::string& path) {
+  const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  std::string text;
+  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: 127.0.0.1:", port, "\r\n\r\n");
+    char buffer[4096];
+    ssize_t count = send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+    while (count > 0 && (count = recv(connection, buffer, sizeof(buffer), 0)) > 0) text.append(buffer, count);
+  }
+  close(connection);
+  const size_t head = text.find("\r\n\r\n");
+  if (head == std::string::npos) return {};
+  return {atoi(text.c_str() + text.find(' ')), text.substr(head + 4)};
 }
 
 std::function<bool(const v1::JobStatus&)> AllHaveTrained(int workers, uint64_t samples) {

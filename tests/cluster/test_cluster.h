@@ -51,6 +51,13 @@ struct Finished {
 };
 Finished RunToEnd(const std::vector<std::string>& argv);
 
+// The answer of an HTTP server on this machine. A status of 0: there was none.
+struct HttpAnswer {
+  int status = 0;
+  std::string body;
+};
+HttpAnswer HttpGet(int port, const std::string& path);
+
 // Makes an authority and certificates of all roles, as in docs/security.md, in a new directory.
 std::string MakeCertificates(const std::string& name);
 TlsFiles CertificateOf(const std::string& directory, const std::string& role);

@@ -29,7 +29,7 @@ algorithm { preset: "downpour" } evaluation { every_epochs: 1 } faults { heartbe
 
 def samples(text):
     """Returns the trained samples that the page shows; 0 before it shows any."""
-    found = re.search(r"([\d,]+) of [\d,]+ samples", text)
+    found = re.search(r"samples trained\s+([\d,]+)", text)
     return int(found[1].replace(",", "")) if found else 0
 
 
@@ -51,7 +51,10 @@ def check(directory, processes):
     processes.append(watch)
     page = Chromium(directory + "/profile", watch.stdout.readline().strip())
     try:
-        wait_for("two workers on the page", lambda: "workers: 2 of 2" in page.text() and samples(page.text()))
+        wait_for(
+            "two workers on the page",
+            lambda: re.search(r"workers\s+2 of 2", page.text()) and samples(page.text()),
+        )
         pid = status(out)["workers"][1]["pid"]
         os.kill(pid, signal.SIGKILL)
         wait_for(
@@ -63,11 +66,11 @@ def check(directory, processes):
         subprocess.run([CATCHMENT, "stop", out], check=True, stdout=subprocess.DEVNULL)
         wait_for(
             "the report",
-            lambda: page.evaluate("location.pathname") == "/report" and "How to repeat it" in page.text(),
+            lambda: re.search(r"(?ms)^Stopped at .*^How to repeat it", page.text()),
         )
-        pictures = page.evaluate("document.querySelectorAll('svg').length")
-        if not pictures:
-            sys.exit("FAILED: the report has no picture")
+        titles = page.evaluate("[...document.querySelectorAll('svg title')].map(title => title.textContent)")
+        if not any("worker 1 (" in title and ":%d)" % pid in title for title in titles):
+            sys.exit("FAILED: no curve has a mark where the worker was lost")
     finally:
         page.end()
 

@@ -1,11 +1,8 @@
 // `catchment watch` beside a job of real daemons, as a browser sees it.
-#include <httplib.h>
-
 #include <csignal>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/watch/live_page.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 
@@ -27,19 +24,19 @@ class WatchTest : public testing::Test {
     const std::string output = command_->Output(), host = "http://127.0.0.1:", query = "?token=";
     const size_t at = output.find(host), token = output.find(query);
     ASSERT_NE(at, std::string::npos) << output;
-    client_ = std::make_unique<httplib::Client>("127.0.0.1", atoi(output.c_str() + at + host.size()));
+    port_ = atoi(output.c_str() + at + host.size());
     token_ = output.substr(token, output.find('\n', token) - token);
   }
 
   std::string Get(const std::string& path, int status = 200) {
-    const httplib::Result answer = client_->Get(path.c_str());
-    EXPECT_TRUE(answer && answer->status == status) << path;
-    return answer ? answer->body : "";
+    const HttpAnswer answer = HttpGet(port_, path);
+    EXPECT_EQ(answer.status, status) << path;
+    return answer.body;
   }
   std::string Content() { return Get("/content" + token_); }
 
   std::unique_ptr<Process> command_;
-  std::unique_ptr<httplib::Client> client_;
+  int port_ = 0;
   std::string token_;
 };
 
@@ -56,14 +53,13 @@ TEST_F(WatchTest, ShowsAJobThatLosesAWorkerToItsEndAndThenItsReport) {
   EXPECT_THAT(page, HasSubstr("content" + token_));
   EXPECT_THAT(page, Not(HasSubstr("http"))) << "the page needs nothing from elsewhere";
   ASSERT_TRUE(Await([&] { return absl::StrContains(Content(), "Accuracy</text>"); }));
-  EXPECT_THAT(Content(), HasSubstr("workers: 2 of 2"));
+  EXPECT_THAT(Content(), HasSubstr("<dt>workers</dt><dd>2 of 2"));
   cluster.Kill(cluster.worker(1));
-  ASSERT_TRUE(Await([&] { return absl::StrContains(Content(), "workers: 1 of 2"); }));
-  EXPECT_THAT(Get("/report" + token_, 404), HasSubstr("has not ended"));
+  ASSERT_TRUE(Await([&] { return absl::StrContains(Content(), "<dt>workers</dt><dd>1 of 2"); }));
+  EXPECT_THAT(Content(), HasSubstr("class=\"outcome TRAINING\""));
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  ASSERT_TRUE(Await([&] { return absl::StrContains(Content(), kEndMark); }));
-  EXPECT_THAT(Get("/report" + token_), HasSubstr("<html"));
+  ASSERT_TRUE(Await([&] { return absl::StrContains(Content(), "class=\"outcome STOPPED\""); }));
   command_->Signal(SIGINT);
   ASSERT_TRUE(command_->WaitFor(kPatience));
   EXPECT_EQ(command_->Poll()->exit_code, 0);
@@ -93,39 +89,6 @@ TEST_F(WatchTest, RefusesATakenPortAndADirectoryWithoutARun) {
   EXPECT_THAT(nothing.output, HasSubstr(TestDirectory()));
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-}
-
-TEST(RunHistoryTest, BeginsWithMetricsAndForgetsWhatIsTrainedAgain) {
-  RunHistory history;
-  history.AddMetrics(
-      "{\"wall_seconds\": 1, \"train_loss\": 2.0, \"tested_at_seconds\": null, \"test_loss\": null}\n"
-      "{\"wall_seconds\": 2, \"train_loss\": 1.5, \"tested_at_seconds\": 1.5, \"test_loss\": 1.7}\n"
-      "{\"wall_seconds\": 3, \"train_loss\": 1.2, \"tested_at_seconds\": 1.5, \"test_loss\": 1.7}\n"
-      "{\"wall_seconds\": 4, \"train_l");
-  EXPECT_EQ(history.train_loss().size(), 3u);
-  EXPECT_EQ(history.test_loss().size(), 1u);
-  v1::JobStatus status;
-  status.set_phase(v1::JobStatus::TRAINING);
-  status.set_samples(100);
-  status.set_wall_seconds(2.5);  // after a loss
-  status.set_train_loss(1.4);
-  history.Add(status);
-  ASSERT_EQ(history.train_loss().size(), 3u);
-  EXPECT_EQ(history.train_loss().back().value, 1.4);
-}
-
-TEST(RunHistoryTest, IsBounded) {
-  RunHistory history;
-  v1::JobStatus status;
-  status.set_phase(v1::JobStatus::TRAINING);
-  status.set_samples(1);
-  for (int second = 0; second < 100'000; ++second) {
-    status.set_wall_seconds(second);
-    history.Add(status);
-  }
-  EXPECT_LE(history.train_loss().size(), RunHistory::kMaxPoints);
-  EXPECT_GE(history.train_loss().size(), RunHistory::kMaxPoints / 2);
-  EXPECT_EQ(history.train_loss().back().seconds, 99'999);
 }
 
 }  // namespace

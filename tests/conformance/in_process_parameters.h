@@ -137,6 +137,7 @@ class VirtualCluster {
     return weights;
   }
   const Shard& shard(int index) const { return *shards_[index]; }
+  const ParameterLayout& layout() const { return layout_; }
 
   static int NextInCircle(const std::vector<int>& ready, int last) {
     const auto next = std::upper_bound(ready.begin(), ready.end(), last);
@@ -212,8 +213,10 @@ class VirtualCluster {
     struct ShardSink final : AnswerSink {
       ShardSink(std::weak_ptr<Client> client, int shard) : client(std::move(client)), shard(shard) {}
       void Deliver(Answer answer) override {
-        if (const std::shared_ptr<Client> taker = client.lock()) taker->Take(shard, answer);
+        const std::shared_ptr<Client> taker = client.lock();
+        if (taker != nullptr) answer.again ? taker->SendAgain(shard) : taker->Take(shard, answer);
       }
+      bool CanSendAgain() const override { return true; }
       const std::weak_ptr<Client> client;
       const int shard;
     };
@@ -260,6 +263,11 @@ class VirtualCluster {
           status_.Update(Send(s, b, sink));
         }
       }
+    }
+
+    void SendAgain(int s) {
+      schedules_[s].SendAgain();
+      SendReady();
     }
 
     absl::Status Send(int s, int block, const std::shared_ptr<AnswerSink>& sink) {

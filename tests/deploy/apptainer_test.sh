@@ -37,7 +37,7 @@ if [[ ${1:-} != --inside ]]; then
   work=$(mktemp -d /var/tmp/catchment-apptainer.XXXXXX)
   trap 'rm -rf "$work"' EXIT
   make_root sid "$work/sid" apptainer,squashfs-tools
-  make_root bookworm "$work/sid/work/base" bash
+  make_root bookworm "$work/sid/work/base" bash,python3
   tar -xzf deploy/catchment.tar.gz -C "$work/sid/work"
   mv "$work"/sid/work/catchment-* "$work/sid/work/catchment"
   unshare --mount --pid --fork --kill-child bash "$0" --inside "$work/sid"
@@ -79,4 +79,5 @@ apptainer run --bind /work image train /opt/catchment/examples/drawn_digits.text
 grep -q '"phase": "DONE"' out/summary.json || fail "the summary: $(cat out/summary.json)"
 version=$(apptainer exec image catchment_worker --version)
 [[ $version == "catchment_worker "* ]] || fail "the worker: $version"
+apptainer exec image catchment compare --help >/dev/null || fail "a command in Python"
 echo PASSED

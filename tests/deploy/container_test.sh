@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # deploy/container/Dockerfile: built by buildah over a root made by debootstrap, without any registry; then
-# what it says of itself, a short job in it, and its health check.
+# what it says of itself, a short job in it, and its health check. Then program.Dockerfile, with a program.
 #
 #   bazel test //tests/deploy:container_test
 #
@@ -48,9 +48,19 @@ if [[ ${1:-} != --inside ]]; then
   trap clean_up EXIT
   tar -xzf deploy/catchment.tar.gz -C "$work"
   mv "$work"/catchment-* "$work/catchment"
-  debootstrap --variant=minbase --include=bash bookworm "$work/debian" "$(mirror)" >"$work/debootstrap.log" \
+  debootstrap --variant=minbase --include=bash,python3,python3-pip bookworm "$work/debian" "$(mirror)" >"$work/debootstrap.log" \
     2>&1 ||
     { tail "$work/debootstrap.log"; fail "debootstrap"; }
+  python3 deploy/make_wheel.py deploy/catchment.tar.gz "$work/program"
+  cat >"$work/program/train.py" <<'END'
+import array
+import catchment
+worker = catchment.join({"w": memoryview(array.array("f", [0.5] * 64))}, 640)
+for _ in worker.minibatches():
+    for i in range(64):
+        worker.gradients["w"][i] = worker.parameters["w"][i] - 1
+    worker.step(0.5)
+END
   unshare --mount --net --pid --ipc --fork --kill-child --mount-proc bash "$0" --inside "$work" &
   inside=$!
   wait "$inside"
@@ -100,6 +110,8 @@ in_container catchment train /opt/catchment/examples/drawn_digits.textproto --wo
 summary=$(in_container cat out/summary.json)
 [[ $summary == *'"phase": "DONE"'* && $summary == *'"workers": 2'* ]] || fail "the summary: $summary"
 in_container test -s out/model.safetensors || fail "no weights"
+in_container catchment report out --out=report >"$work/report.log" 2>&1 ||
+  { cat "$work/report.log"; fail "a command in Python"; }
 
 # Healthy without a server, and with one that answers; not with one that does not.
 healthcheck=/opt/catchment/deploy/container/healthcheck.sh
@@ -118,5 +130,14 @@ if in_container "$healthcheck" >/dev/null 2>&1; then fail "healthy with a server
 kill -CONT "$server"
 kill -TERM "$server"
 wait
+b build --quiet --pull-never --format docker --signature-policy "$work/policy.json" \
+  --build-arg BASE=localhost/debian:slim --tag localhost/program \
+  -f "$work/catchment/deploy/container/program.Dockerfile" "$work/program" >"$work/build.log" 2>&1 ||
+  { cat "$work/build.log"; fail "the image of a program is not built"; }
+container=$(b from --pull-never localhost/program)
+[[ $(in_container id -u) == 10001 ]] || fail "a program runs as $(in_container id -u)"
+in_container test -x /opt/catchment/deploy/kubernetes/worker.sh || fail "the image of a program has no worker.sh"
+in_container catchment train --program="python3 train.py" --out=/tmp/out >"$work/train.log" 2>&1 ||
+  { cat "$work/train.log"; fail "training with a program"; }
 grep -q "FAILED" "$work/server.log" && fail "the server: $(cat "$work/server.log")"
 echo PASSED

@@ -49,7 +49,7 @@ make() {
 }
 
 check_schemas() {
-  local name
+  local name job names=()
   /usr/bin/python3 -m venv "$work/venv" || fail "no virtual environment for Python"
   "$work/venv/bin/pip" --quiet install kubernetes-validate setuptools >"$work/pip.log" 2>&1 ||
     { cat "$work/pip.log"; fail "could not install kubernetes-validate"; }
@@ -57,7 +57,15 @@ check_schemas() {
   make "$work/digits.textproto" "$work/gpu.yaml" --set device=CUDA --data_claim=mnist --namespace=research
   make "$work/digits.textproto" "$work/one_node.yaml" --one_node --tls_secret=certs --storage_class=standard \
     --evaluators=0
-  for name in plain gpu one_node; do
+  make "$work/digits.textproto" "$work/placed.yaml" --node_selector=pool=a --toleration=worker:spot=true:NoSchedule \
+    --toleration=spot --memory=2Gi --server_memory=1Gi --storage=20Gi --ttl_seconds=3600
+  make "$work/external.textproto" "$work/program.yaml" --program=/opt/catchment/program.py
+  for job in "$work"/catchment/examples/{,algorithms/}*.textproto; do
+    name=of_$(basename "$job" .textproto)
+    make "$job" "$work/$name.yaml"
+    names+=("$name")
+  done
+  for name in plain gpu one_node placed program "${names[@]}"; do
     "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/$name.yaml" ||
       fail "$name does not fit Kubernetes $schema_version"
   done
@@ -106,7 +114,7 @@ in_cluster() {
   inside=
   grep -q '"phase": "DONE"' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: the job is not done"
   grep -q '"workers": 3' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: not with 3 workers"
-  grep -q '"test_accuracy": [0-9]' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: there is no score"
+  [[ $run == program ]] || grep -q '"test_accuracy": [0-9]' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: there is no score"
 }
 
 # Makes $work/bin/kubectl, whose only namespace is $work/cluster.
@@ -237,6 +245,20 @@ batch_size: 32
 epochs: 30
 checkpoint { every_updates: 20 }
 END
+# As in an image of deploy/container/program.Dockerfile: a program without a test set.
+cat >"$work/catchment/program.py" <<'END'
+#!/usr/bin/python3
+import array
+import catchment
+worker = catchment.join({"w": memoryview(array.array("f", [0.5] * 64))}, 640)
+for _ in worker.minibatches():
+    for i in range(64):
+        worker.gradients["w"][i] = worker.parameters["w"][i] - 1
+    worker.step(0.5)
+END
+chmod 755 "$work/catchment/program.py"
+PYTHONPATH=$work/catchment/python "$work/catchment/bin/catchment" validate --write="$work/external.textproto" \
+  --program="$work/catchment/program.py" --set epochs=20 >"$work/validate.log" || fail "no description"
 check_schemas
 # recovered RUN NUMBER: whether the job has gone back to a checkpoint so many times.
 recovered() {
@@ -256,6 +278,7 @@ in_cluster evicted "$digits" "" --delete=catchment-worker-1
 in_cluster jobset "$digits" "--set epochs=10 --jobset" --exec=catchment-server-0-0
 in_cluster jobset_killed "$digits" --jobset --kill_container=catchment-server-0-1
 recovered jobset_killed 1
+in_cluster program "$work/external.textproto" --program=/opt/catchment/program.py
 in_cluster tls "$digits" "--set epochs=10 --cert_manager" --exec=catchment-worker-0
 mkdir -p "$work/data/volumes/claim-rows"
 for ((i = 0; i < 300; ++i)); do echo "$((i % 3)).5,$((i % 7)),$((i % 3))"; done |

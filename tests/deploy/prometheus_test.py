@@ -80,9 +80,12 @@ def expressions():
     for line in (FILES / "alerts.yml").read_text().splitlines():
         if line.strip().startswith("expr:"):
             yield line.split("expr:", 1)[1].strip()
-    for panel in json.loads((FILES / "grafana.json").read_text())["panels"]:
-        for target in panel["targets"]:
-            yield target["expr"]
+    dashboard = json.loads((FILES / "grafana.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    for one in targets + dashboard["annotations"]["list"]:
+        if re.search(r"\b(catchment|process)_\w+(?!\w|{job=\"\$job\")", one["expr"]):
+            sys.exit("FAILED: %s mixes all jobs" % one["expr"])
+        yield one["expr"].replace("$job", "catchment")
 
 
 def main():
@@ -168,6 +171,13 @@ def main():
     for name in targets:
         if daemons[name].wait(PATIENCE) != 0:
             sys.exit("FAILED: %s ended with %d" % (name, daemons[name].returncode))
+    down = 'up{role="master"} == 0'
+    wait_for("Prometheus misses the master", lambda: ask(port, down))
+    if not any(expression.startswith(down) for expression in expressions()):
+        sys.exit("FAILED: there is no alert on a master that is down")
+    for expression in expressions():
+        if expression.startswith(down) and ask(port, expression):
+            sys.exit("FAILED: the master of a job that is done raises the alert %s" % expression)
     summary = json.loads((WORK / "out/summary.json").read_text())
     for key, answer in values.items():
         if len(answer) != 1 or abs(answer[0][1] - summary[key]) > 1e-6 * abs(summary[key]):

@@ -4,7 +4,7 @@ set -euo pipefail
 source tests/deploy/check.sh
 
 readonly project=$TEST_TMPDIR/project
-mkdir -p "$project"/{deploy,bin,bazel-bin/cli} "$TEST_TMPDIR"/{data/mnist,home,elsewhere}
+mkdir -p "$project"/{deploy,bin,bazel-bin/cli,python/catchment} "$TEST_TMPDIR"/{data/mnist,home,elsewhere}
 cp deploy/quickstart.sh "$project/deploy/"
 stubs=$project/deploy
 # shellcheck disable=SC2016  # The stub expands it.
@@ -39,16 +39,24 @@ quickstart() {
 quickstart
 expect_status 0
 expect_output "setup in $project"
-expect_output "part 2 of 4: building (the first time takes"
+expect_output "part 2 of 5: building (the first time takes"
 expect_output "bazel build"
 expect_no_output "noshow_progress"
-expect_output "part 2 of 4 took"
-expect_output "part 4 of 4: training on generated digits"
-expect_output "part 4 of 4 took"
+expect_output "part 2 of 5 took"
+expect_output "part 5 of 5: training on generated digits"
+expect_output "part 5 of 5 took"
 expect_output "data.drawn_digits={}"
 expect_output "--servers=1 --workers=2"
 expect_output "test accuracy 0.99"
 expect_output "$project/out-quickstart/model.safetensors"
+
+# In the environment, the command and the package are the project's.
+activated() { run env -C "$TEST_TMPDIR/elsewhere" -i bash -c "source '$project/.venv/bin/activate' && $1"; }
+touch "$project/python/catchment/torch.py"
+activated "catchment train --out=here"
+expect_output "catchment train --out=here"
+activated "python -c 'import catchment.torch; print(catchment.torch.__file__)'"
+expect_output "$project/python/catchment/torch.py"
 
 # Drawn digits have no target.
 quickstart FAKE_ACCURACY=0.9

@@ -91,6 +91,7 @@ class Pod:
         env = {
             "PATH": "/opt/catchment/bin:/usr/local/bin:/usr/bin:/bin",
             "CATCHMENT_DATA": "/data",
+            "PYTHONPATH": "/opt/catchment/python",
             "HOSTNAME": self.name,
         }
         if self.index is not None:

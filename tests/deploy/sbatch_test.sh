@@ -7,6 +7,7 @@ readonly stubs=$TEST_TMPDIR/stubs
 readonly bundle=$TEST_TMPDIR/my\ bundle
 mkdir -p "$stubs" "$bundle/deploy/slurm" "$bundle/bin"
 cp deploy/slurm/catchment.sbatch "$bundle/deploy/slurm/catchment.sbatch"
+cp deploy/slurm/catchment.sbatch "$TEST_TMPDIR/slurm_script"
 ln -s "$bundle" "$TEST_TMPDIR/bundle"
 # Ends the script when it has found the programs.
 cat >"$bundle/bin/catchment" <<'END'
@@ -37,7 +38,7 @@ submit() {
   shift
   while [[ $# -gt 0 && $1 != -- ]]; do variables+=("$1"); shift; done
   run env PATH="$stubs:$PATH" SUBMITTED="$submitted" SLURM_JOB_ID=800 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=node1 \
-    "${variables[@]}" bash deploy/slurm/catchment.sbatch --insecure --out="$TEST_TMPDIR/out-%a" "${@:2}" job.textproto
+    "${variables[@]}" bash "${copy:-$TEST_TMPDIR/slurm_script}" --insecure --out="$TEST_TMPDIR/out-%a" "${@:2}" job.textproto
 }
 
 readonly arguments="--out=out --set name=catchment.sbatch  job.textproto"
@@ -68,6 +69,12 @@ expect_output "Invalid job id specified): give --bin"
 submit "(null)" -- --bin="$bundle/bin"
 expect_output "programs found"
 
+# Another script starts the original, as those of `catchment slurm` do.
+cp "$bundle/bin/catchment" "$bundle/deploy/make_certs.sh"
+copy=$bundle/deploy/slurm/catchment.sbatch submit "/home/user/job.sh"
+expect_output "programs found"
+rm "$bundle/deploy/make_certs.sh"
+
 # Until the job has claimed the directory, nothing there is changed.
 readonly claimed=$TEST_TMPDIR/out-
 rm -rf "$claimed"
@@ -92,10 +99,14 @@ submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --pin_t
 expect_status 2
 expect_output "--server-flag=--pin_threads"
 submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --overwrite
-expect_status 2
-expect_output "--overwrite: this script deletes no earlier run"
+expect_output "validate job.textproto --overwrite"
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" SLURM_RESTART_COUNT=1 -- --overwrite
+expect_output "programs found: validate job.textproto --servers"
 submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --threads=all
 expect_status 2
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" SLURM_GPUS_ON_NODE=4 -- --gpus-per-worker=3
+expect_status 2
+expect_output "--gpus-per-worker=3 does not divide the 4 GPUs of a node"
 
 # A message ends with its sentence, and not with the exit code.
 submit "(null)" -- --no-such-flag

@@ -318,11 +318,35 @@ await "job $job goes on" grep -q "resuming from checkpoint" "$out/logs/server-0.
 scancel "$job"
 await "no daemon is left" no_daemons
 
+echo "== \`catchment slurm\` submits, and a script that it has printed starts an earlier run anew"
+out=$work/out-s
+of_digits=(slurm "$digits" --nodes=2 --workers=2 --set=epochs=1 --out="$out" --sbatch_flag=--output="$work/job-%j.log")
+job=$("$bundle/bin/catchment" "${of_digits[@]}" --submit | sed -n 's/^submitted as Slurm job \([0-9]*\),.*/\1/p')
+await "job $job ends" ended "$job"
+[[ $(state "$job") == COMPLETED ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
+expect_summary "$out" '"phase": "DONE"' '"servers": 2' '"workers": 2'
+! "$bundle/bin/catchment" "${of_digits[@]}" --submit >"$work/polled" 2>&1 || fail "a finished run is not in the way"
+says "$work/polled" "contains the result of a finished run" || fail "$(cat "$work/polled")"
+"$bundle/bin/catchment" "${of_digits[@]}" --overwrite >"$work/job.sh" || fail "no script"
+job=$(submit "$work/job.sh")
+await "job $job ends" ended "$job"
+[[ $(state "$job") == COMPLETED ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
+expect_summary "$out" '"phase": "DONE"'
+[[ $(grep -c "listening on" "$out/logs/server-0.log") -eq 1 ]] || fail "the log of the earlier run is left"
+await "no daemon is left" no_daemons
+
 echo "== one worker for each GPU"
 job=$(submit --nodes=2 --gpus-per-node=2 "$script" --no-evaluator --set device=CPU --set epochs=1 --out="$work/out-gpu" "$digits")
 await "job $job ends" ended "$job"
 [[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
 expect_summary "$work/out-gpu" '"workers": 4'
+
+echo "== one worker for two GPUs"
+job=$(submit --nodes=2 --gpus-per-node=2 "$script" --gpus-per-worker=2 --no-evaluator --set device=CPU --set epochs=1 \
+  --out="$work/out-gpus" "$digits")
+await "job $job ends" ended "$job"
+[[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
+expect_summary "$work/out-gpus" '"workers": 2'
 
 echo "== a program with a model of its own, without a job file; resumed, it is not asked for its model again"
 cat >"$work/program.py" <<'END'

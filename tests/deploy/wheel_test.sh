@@ -60,9 +60,21 @@ with zipfile.ZipFile(wheel) as archive:
 PYTHON
 expect_status 0
 for file in catchment/torch.py catchment/_bundle/lib/libc.so.6 catchment/_bundle/licenses/libc6 \
-            catchment/_bundle/LIBRARIES; do
-  expect_true "$file is in the wheel" test -s "$site/$file"
+            catchment/_bundle/LIBRARIES catchment/_bundle/deploy/{make_certs.sh,slurm/catchment.sbatch} \
+            catchment-*.data/data/share/doc/catchment/deploy/{README.md,prometheus/grafana.json}; do
+  expect_true "$file is in the wheel" compgen -G "$site/$file" >/dev/null
 done
+run python3 - "$site"/catchment-*.data/data/share/doc/catchment <<'PYTHON'
+import os, re, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for path in [os.path.join(folder, name) for name in names if name.endswith(".md")]:
+        with open(path) as file:
+            links = re.findall(r"\]\((?!\w+:)([^)#\s]+)", file.read())
+        for link in links:
+            if not os.path.exists(os.path.join(folder, link)):
+                print(path, "links to", link)
+PYTHON
+expect_true "links of the pages resolve: $output" test -z "$output"
 expect_true "type checkers read the package's hints" test -e "$site/catchment/py.typed"
 
 # The command as an installer writes it, with nothing of the project but the program to train.
@@ -74,7 +86,7 @@ grep -v 'sys.path.insert' tests/cluster/attached_program.py >"$TEST_TMPDIR/progr
 run env PYTHONPATH="$site" "$TEST_TMPDIR/catchment" train --program="python3 $TEST_TMPDIR/program.py $rows" --workers=2 \
   --set batch_size=8 --out="$TEST_TMPDIR/run"
 expect_status 0
-expect_output "DONE"
+expect_output "outcome  done"
 
 # An empty environment, as its user has it.
 if python3 -m venv "$TEST_TMPDIR/venv" >/dev/null 2>&1; then
@@ -99,7 +111,7 @@ if python3 -m venv "$TEST_TMPDIR/venv" >/dev/null 2>&1; then
   expect_status 0
   run catchment train e/mnist_mlp.textproto --workers=2 --set samples=512 "${digits[@]}"
   expect_status 0
-  expect_output "DONE"
+  expect_output "outcome  done"
   run env -u CATCHMENT_DATA HOME="$TEST_TMPDIR" XDG_CACHE_HOME= catchment train e/mnist_mlp.textproto --out=no-data
   expect_status 1
   expect_output "Fetch them with deploy/fetch_mnist.sh, which \`catchment examples DIR\` also writes"

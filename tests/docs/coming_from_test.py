@@ -36,7 +36,7 @@ def help_of(*program):
 
 
 def flags():
-    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.MULTILINE)
+    subcommands = re.findall(r"^  (?!catchment)(\w+) ", help_of("cli/catchment"), re.MULTILINE)
     programs = [["cli/catchment", name] for name in subcommands]
     programs += [["server/catchment_server"], ["worker/catchment_worker"]]
     return {

@@ -48,7 +48,7 @@ def make_directory(page):
     place = os.path.join(SCRATCH, page.replace("/", "_"))
     for folder in ("examples", "deploy", "python", "docs/figures"):
         shutil.copytree(folder, os.path.join(place, folder))
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"):
+    for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"):
         shutil.copy(name, place)
     shutil.copy("examples/drawn_digits.textproto", os.path.join(place, "job.textproto"))
     os.symlink(PROJECT, os.path.join(place, "bazel-bin"))
@@ -169,6 +169,15 @@ def two_sites(command, place):
     return taken(command, place) + "; flags exist"
 
 
+def tune(command, place):
+    """Optuna is not here. An array of Slurm's starts the same command several times."""
+    command = re.sub(r'^sbatch .*--wrap="(.*)"$', r"\1", command)
+    expect_flags(command, help_of("cli/catchment", "tune"))
+    path = command.split()[2]
+    expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    return "file and flags exist; tests/python/study/tune_test.py searches with Optuna"
+
+
 def sbatch(command, place):
     """Slurm is in slurm_test, with other numbers of nodes and tasks: here the script and its own flags."""
     script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.sbatch) (.*)", command).groups()
@@ -178,6 +187,28 @@ def sbatch(command, place):
     for word in shlex.split(flags):
         expect(word.startswith("--") or os.path.exists(os.path.join(place, word)), f"there is no {word}")
     return "script, files and flags exist; tests/deploy/slurm_test.sh starts the same script on a real Slurm"
+
+
+def slurm(command, place):
+    """The command submits from an installation: here its flags and files."""
+    taken = taken_by("tests/deploy/slurm_test.sh", "submitted to a real Slurm", '(slurm "$digits"')
+    expect_flags(re.sub(r'"[^"]*"', "", command), help_of("cli/catchment", "slurm"))
+    for path in re.findall(r"\S+\.textproto|examples/\S+\.py", command):
+        expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    return taken(command, place) + "; files and flags exist"
+
+
+def sbatch_program(command, place):
+    """As sbatch, with a program, whose words are not the script's."""
+    command = re.sub(r'--program="[^"]*"', "--program=train.py", command.replace("catchment-0.1.0/", ""))
+    return sbatch(re.sub(r"--set (\S+)", r"--set=\1", command), place)
+
+
+def sbatch_worker(command, place):
+    """A worker that joins a job, in a job of its own."""
+    words = re.search(r"--wrap='catchment_worker (.*)'$", command)[1]
+    expect_flags(re.sub(r'"[^"]*"', "", words), help_of("worker/catchment_worker"))
+    return "flags exist; //tests/cluster:joining_test has workers join"
 
 
 def compare_on(test, system):
@@ -196,7 +227,7 @@ def compare_on(test, system):
 def docker(command, place):
     """No daemon of Docker's: container_test builds the same Dockerfile with buildah, and trains in it."""
     for word in command.split():
-        if "/" not in word or word.startswith(("--", "/work")):
+        if "/" not in word or word.startswith(("--", "/work", "registry.example/")):
             continue
         path = word.replace("/opt/catchment", "catchment-0.1.0")
         expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
@@ -251,6 +282,15 @@ def piped_to_kubectl(command, place):
     return "run, without kubectl"
 
 
+def program_on_kubernetes(command, place):
+    """PyTorch is not here."""
+    taken = taken_by("tests/deploy/kubernetes_test.sh", "run with another program", "in_cluster program")
+    expect_flags(re.sub(r'"[^"]*"', "", command.split("|")[0]), help_of("cli/catchment", "manifests"))
+    for path in re.findall(r"examples/\S+\.py", command):
+        expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    return taken(command, place) + "; files and flags exist"
+
+
 def systemd(command, place):
     """It would change this machine. Its files are the project's; systemd_test has systemd check the units."""
     shell_words(command)
@@ -294,26 +334,25 @@ RULES = [
     for page, command, check in [
         (
             "README.md",
-            r"deploy/quickstart\.sh",
+            r"deploy/quickstart\.sh && source \.venv/bin/activate",
             taken_by(
                 "tests/deploy/quickstart_test.sh",
                 "run with stand-ins for Bazel and the command",
                 "deploy/quickstart.sh",
             ),
         ),
-        ("README.md", r"deploy/setup\.sh && bazel .*", labels),
-        (
-            "README.md",
-            r"deploy/wheel\.sh|pip install .*",
-            taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh"),
+        ("README.md", r"pip install torch", labels),
+        *(
+            (
+                page,
+                r"deploy/wheel\.sh( && pip install .*)?|pip install out-bundle/.*",
+                taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh"),
+            )
+            for page in ("README.md", "deploy/README.md")
         ),
         ("README.md", r"catchment train --program=.*", program),
-        (
-            "README.md",
-            r"sbatch .*",
-            lambda command, place: sbatch(command.replace("catchment-0.1.0/", ""), place),
-        ),
-        ("README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
+        ("README.md", r"catchment slurm .*", slurm),
+        ("README.md", r"catchment manifests .* \| kubectl apply -f -", program_on_kubernetes),
         ("docs/quickstart.md", r"bazel-bin/cli/catchment validate \S+", run()),
         (
             "docs/quickstart.md",
@@ -365,6 +404,7 @@ RULES = [
             r"catchment-0\.1\.0/bin/catchment train .*",
             run("--set samples=512", leaves=["out-digits/model.safetensors"]),
         ),
+        ("deploy/README.md", r"catchment slurm .*", slurm),
         ("deploy/README.md", r"sbatch .*", sbatch),
         ("deploy/README.md", r"docker .*", docker),
         (
@@ -372,6 +412,7 @@ RULES = [
             r"podman-hpc .*|srun (podman-hpc|shifter) .*|(cd \S+ && )?apptainer .*",
             cluster_container,
         ),
+        ("deploy/README.md", r"catchment manifests --program=.* \| kubectl .*", program_on_kubernetes),
         ("deploy/README.md", r"catchment manifests [^|]*", run(leaves=["job.yaml"])),
         ("deploy/README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
         (
@@ -405,6 +446,11 @@ RULES = [
             ),
         ),
         (
+            "docs/compare.md",
+            r"catchment simulate .*--out=sim",
+            run(f"{DIGITS} --seeds=1", leaves=["sim/" + name for name in COMPARED]),
+        ),
+        (
             "docs/simulate.md",
             r"catchment simulate .*--out=sim",
             run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED]),
@@ -429,14 +475,7 @@ RULES = [
             r"python3 examples/python/optuna_tune\.py .*",
             taken_by("tests/python/optuna_test.py", "run with Optuna", "examples/python/optuna_tune.py"),
         ),
-        (
-            "docs/tune.md",
-            r"catchment tune .*",
-            run(
-                f"{DIGITS} --budget=samples:1024 --trials=3",
-                leaves=["tuned/" + name for name in (*COMPARED, "best.textproto")],
-            ),
-        ),
+        ("docs/tune.md", r'catchment tune .*|sbatch .* --wrap="catchment tune .*"', tune),
         ("docs/advise.md", r"catchment advise .*", run()),
         (
             "docs/watching.md",
@@ -449,6 +488,10 @@ RULES = [
         ("docs/compare.md", r"catchment report .*", run(leaves=["report/" + name for name in COMPARED])),
         ("docs/python.md", r"export .*", labels),
         ("docs/python.md", r"catchment (train|compare|validate) .*", program),
+        ("docs/faq.md", r"catchment simulate .*", run(leaves=["sim/" + name for name in COMPARED])),
+        ("docs/tutorial_slurm.md", r"catchment validate .*", program),
+        ("docs/tutorial_slurm.md", r"sbatch .*\.sbatch .*", sbatch_program),
+        ("docs/tutorial_slurm.md", r"sbatch .*--wrap='catchment_worker .*'", sbatch_worker),
         ("docs/lightning.md", r"catchment train .*", program),
         ("docs/algorithms/muloco.md", r"catchment train .*", program),
         ("docs/jax.md", r"catchment train .*", program),
@@ -516,11 +559,7 @@ RULES = [
             r"catchment simulate .*",
             run(f"{DIGITS} --workers=1,2,4 --budget=samples:512"),
         ),
-        (
-            "docs/results/large_batch.md",
-            r"catchment tune .*",
-            run(f"{DIGITS} --workers=2 --budget=samples:1024 --trials=3"),
-        ),
+        ("docs/results/large_batch.md", r"catchment tune .*", tune),
         (
             "docs/results/scaling.md",
             r"for \w+ in .* do catchment simulate \S+/mnist_mlp\S+ .*; done",

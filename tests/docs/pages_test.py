@@ -113,7 +113,7 @@ def help_of(*program):
 
 
 def known_flags():
-    subcommands = re.findall(r"^  catchment (\w+) ", help_of("cli/catchment"), re.MULTILINE)
+    subcommands = re.findall(r"^  (?!catchment)(\w+) ", help_of("cli/catchment"), re.MULTILINE)
     programs = [["cli/catchment", subcommand] for subcommand in subcommands]
     programs += [
         ["cli/catchment"],

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/learning_rate.h"
+#include "common/job/parameter_groups.h"
 #include "optim/optimizer.h"
 #include "tests/conformance/golden_jobs.h"
 
@@ -21,10 +23,24 @@ const nlohmann::json& Golden() {
   return golden;
 }
 
-// With all defaults.
+// With all defaults. Groups are added last: the complete job's model has other tensors.
 v1::Optimizer Complete(nlohmann::json optimizer) {
   if (optimizer["kind"] == "SGD") optimizer.emplace("momentum", 0);  // instead of the preset's
-  return JobOf({{"optimizer", optimizer}}).optimizer();
+  v1::Optimizer groups;
+  CHECK(google::protobuf::util::JsonStringToMessage(
+            nlohmann::json{{"groups", optimizer.value("groups", nlohmann::json::array())}}.dump(), &groups)
+            .ok());
+  optimizer.erase("groups");
+  v1::Optimizer complete = JobOf({{"optimizer", optimizer}}).optimizer();
+  *complete.mutable_groups() = groups.groups();
+  return complete;
+}
+
+ParameterLayout Layout() {
+  std::vector<TensorSpec> tensors;
+  for (const int64_t size : Golden()["tensors"])
+    tensors.push_back({absl::StrCat("w", tensors.size()), {size}});
+  return *ParameterLayout::Create(tensors, /*num_shards=*/1, /*block_size=*/1024);
 }
 
 class GoldenTest : public testing::TestWithParam<size_t> {};
@@ -33,7 +49,8 @@ TEST_P(GoldenTest, AgreesWithPyTorch) {
   const nlohmann::json& golden = Golden();
   const nlohmann::json& expected = golden["cases"][GetParam()]["weights"];
   const v1::Optimizer config = Complete(golden["cases"][GetParam()]["optimizer"]);
-  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config);
+  const ParameterLayout layout = Layout();
+  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config, 1, GroupTensors(config, &layout));
   std::vector<float> weights = golden["weights"];
   std::vector<float> a(weights.size()), b(weights.size()), c(weights.size());
   size_t compared = 0;

@@ -3,14 +3,16 @@
 
 import os
 import sys
+import types
 import unittest
+import unittest.mock
 import warnings
 
 import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment._copies import CudaCopies, HostCopies
+from catchment._copies import CudaCopies, HostCopies, choose
 from fake_cuda import FakeCuda
 
 
@@ -32,13 +34,20 @@ class CopiesTest(unittest.TestCase):
 
     def make(self, **more):
         self.cuda = FakeCuda(**more)
+        patch = unittest.mock.patch("catchment._copies.launch", self.cuda.launch)
+        patch.start()
+        self.addCleanup(patch.stop)
         return CudaCopies((self.weights, self.gradient), {torch.device("cpu")}, self.cuda)
 
     def test_pins_the_shared_memory(self):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.make()
-        self.assertEqual(self.cuda.pinned, [(self.weights.data_ptr(), 24), (self.gradient.data_ptr(), 24)])
+        device, portable = torch.device("cpu"), 1
+        self.assertEqual(
+            self.cuda.pinned,
+            [(memory.data_ptr(), 24, device, portable) for memory in (self.weights, self.gradient)],
+        )
         self.assertEqual(caught, [])
 
     def test_says_once_that_memory_could_not_be_pinned_and_copies(self):
@@ -47,6 +56,7 @@ class CopiesTest(unittest.TestCase):
             copies = self.make(error=2)
         self.assertEqual(len(caught), 1)
         self.assertIn("could not be pinned (cudaHostRegister: 2)", str(caught[0].message))
+        self.cuda.launch(None)  # the program's next kernel does not raise the error
         copies.bring(self.parameters[0])
         copies.wait_for(3)
         self.assertEqual(self.parameters[0].tensor.tolist(), [0, 1, 2])
@@ -80,6 +90,14 @@ class CopiesTest(unittest.TestCase):
         copies.finish()
         self.assertTrue(copies.is_final(second))
         self.assertEqual(self.gradient.tolist(), [2, 2, 2, 1, 1, 1])
+
+    def test_parameters_that_move_are_copied_by_the_same_copies(self):
+        copies = self.make()
+        copies.take(self.parameters[1], torch.ones(3))
+        moved = types.SimpleNamespace(tensor=types.SimpleNamespace(device=torch.device("cuda", 1)))
+        self.assertIs(choose([moved], (self.weights, self.gradient), copies), copies)
+        self.assertEqual(len(self.cuda.pinned), 2)
+        self.assertFalse(copies.is_final(self.parameters[1]))
 
     def test_sparse_gradients_become_dense(self):
         sparse = torch.sparse_coo_tensor([[2, 0, 2]], [1.0, 5.0, 2.0], (3,))

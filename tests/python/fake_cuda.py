@@ -74,12 +74,15 @@ class _Current:
 
 
 class FakeCuda:
-    """pinned: (address, bytes) of memory that was pinned. error: what pinning answers; 0: success."""
+    """pinned: (address, bytes, device, flags) of memory that was pinned. error: what pinning answers; 0:
+    success. The next launch raises an error that was answered."""
 
     Stream, Event = Stream, Event
 
     def __init__(self, error=0):
         self.pinned, self._error, self._current = [], error, _Current()
+        self._last_error = 0
+        self._device = torch.device("cuda", 0)
 
     def cudart(self):
         return self
@@ -88,8 +91,20 @@ class FakeCuda:
         success = 0
 
     def cudaHostRegister(self, address, size, flags):
-        self.pinned.append((address, size))
+        self.pinned.append((address, size, self._device, flags))
+        self._last_error = self._error
         return self._error
+
+    def launch(self, device):
+        error, self._last_error = self._last_error, 0
+        if error:
+            raise RuntimeError("CUDA error %d" % error)
+
+    @contextlib.contextmanager
+    def device(self, device):
+        self._device, before = device, self._device
+        yield
+        self._device = before
 
     def current_stream(self, device):
         return self._current
@@ -109,7 +124,7 @@ def install():
             super().__init__(*arguments[:-1], copied=True)
 
     _weights.Parameter = OnGpu
-    _copies.choose = lambda parameters, memories: _copies.CudaCopies(
+    _copies.choose = lambda parameters, memories, before=None: _copies.CudaCopies(
         memories, {torch.device("cpu")}, FakeCuda()
     )
     torch.Tensor.record_stream = lambda tensor, stream: None

@@ -12,13 +12,14 @@ set -uo pipefail
 
 # NAME  REQUIREMENTS, in tests/python/requirements  TESTS, in tests/python
 readonly table="
-torch      torch.txt         join_test copies_test torch_test torch_models_test objects_test group_test two_sites_test
+torch      torch.txt         join_test copies_test torch_test torch_layers_test torch_models_test objects_test group_test two_sites_test
 lightning  lightning.txt     lightning_test
 hugging    hugging.txt       transformers_test
 keras      keras.txt         keras_test
 jax        jax.txt           jax_test
 notebook   notebook.txt      notebook_test
 track      track.txt         trackers_test
+tune       tune.txt          study/tune_test study/api_test
 "
 
 readonly directory=${CATCHMENT_FRAMEWORKS:-$HOME/.cache/catchment/frameworks}

@@ -58,16 +58,19 @@ def main():
     torch.manual_seed(5)
     samples, model = rows(path), Perceptron()
     initial = copy.deepcopy(model)
-    if variant == "fsdp":
+    if variant.endswith("fsdp"):
         shard(model)
     elif rank != 0:
         torch.nn.init.zeros_(model.dense1.weight)  # The weights are rank 0's.
     if variant == "shape" and "CATCHMENT_DESCRIBE" not in os.environ:
         model.dense1 = torch.nn.Linear(7, 8)
-    wrapped = model if variant == "fsdp" else DistributedDataParallel(model)
+    wrapped = model if variant.endswith("fsdp") else DistributedDataParallel(model)
     group = None if variant == "alone" else dist.group.WORLD
     test = samples if os.environ.get("TEST_SAMPLES") else None
-    worker = catchment.join(wrapped.module if variant == "alone" else wrapped, samples, test, group=group)
+    own = torch.optim.AdamW(model.parameters(), lr=0.01) if variant.startswith("adamw") else None
+    worker = catchment.join(
+        wrapped.module if variant == "alone" else wrapped, samples, test, optimizer=own, group=group
+    )
     if worker.evaluates:
 
         def score():

@@ -60,6 +60,24 @@ class GroupTest(TorchCase):
         self.assertEqual(self.ranks(), [("0", "30"), ("1", "30")], self.logs)
         self.assertEqual(json.loads(read(out + "/summary.json"))["samples"], 480)
 
+    def test_keeps_its_weights_between_exchanges(self):
+        saved = {}
+        streaming = ("fragments=2", "overlap_steps=1", "blend=0.25", "local_steps=4")
+        for preset, fields in (
+            ("diloco", ()),
+            ("easgd_sync", ()),
+            ("local_sgd", ["algorithm.contribution.pseudo_gradient." + field for field in streaming]),
+        ):
+            fields = ("epochs=2", "algorithm.preset=" + preset, *fields)
+            for variant in ("adamw", "adamw-fsdp"):
+                with self.subTest(variant, preset=preset):
+                    kept = tensors(self.group(variant, *fields) + "/model.safetensors")
+                    if variant == "adamw":  # the daemon has the weights, too, for its checkpoints
+                        out = self.group(variant, *fields, "checkpoint.worker_state=true")
+                        saved = tensors(out + "/model.safetensors")
+                    for name, values in saved.items():
+                        torch.testing.assert_close(kept[name], values, rtol=1e-5, atol=1e-6)
+
     def test_several_groups_train_one_job_and_one_scores(self):
         os.environ["TEST_SAMPLES"] = "1"
         try:

@@ -225,7 +225,6 @@ NO_EFFECT = {
     "EarlyStopping": [(_callback(callbacks.EarlyStopping("val_loss", patience=5)), "evaluation.patience=5")],
     "schedules": [
         ({"module": Scheduled()}, r"returns, OneCycleLR, has no effect"),
-        ({"module": Groups()}, "2 groups of parameters in AdamW, has no effect"),
     ],
 }
 
@@ -243,6 +242,7 @@ QUIET = {
     "SubsetRandomSampler": [_loader(SubsetRandomSampler(range(10)))],
     "RandomSampler": [_loader(RandomSampler(ROWS)), {}],
     "ConcatDataset": [{"train": DataLoader(ConcatDataset([ROWS, ROWS]), 8, shuffle=True)}],
+    "rates of groups": [{"module": Groups()}],
     "samples_per_epoch": [{"train": DataLoader(Stream(), 8), "strategy": {"samples_per_epoch": 40}}],
     "ModelCheckpoint": [
         _callback(callbacks.ModelCheckpoint()),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/python.md, "What of a program's objects counts": objects_program.py with the real
+"""The table of docs/python_reference.md, "Accepted and refused objects": objects_program.py with the real
 daemons. Run as torch_test.py is."""
 
 import json

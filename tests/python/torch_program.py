@@ -440,13 +440,30 @@ PROGRAMS = {
     "double": (Double, simple, True),
     "partly-compiled": (PartlyCompiled, simple, True),
     "regularized": (Regularized, simple, True),
+    "groups": (Perceptron, simple, True),
 }
 
 
-def local_copy(model, samples, worker, steps, backward):
+def grouped(model):
+    """Two groups have settings of their own, and the optimizer lacks a bias."""
+    return torch.optim.SGD(
+        [
+            {"params": [model.dense1.weight]},
+            {"params": [model.dense1.bias], "weight_decay": 0.5},
+            {"params": [model.dense2.weight], "weight_decay": 0.1, "lr": 0.02},
+        ],
+        lr=0.1,
+    )
+
+
+def local_copy(model, samples, worker, steps, backward, groups=False):
     """The same training with PyTorch's SGD, on the minibatches of the plan,
     for as many steps as are planned."""
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    optimizer = (
+        grouped(model)
+        if groups
+        else torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    )
     for step in range(1, steps + 1):
         batch = [samples[index] for index in worker._attachment.plan.samples(step)]
         optimizer.zero_grad()
@@ -462,18 +479,18 @@ def compare(model, expected, atol):
 
 def follow(model, initial, samples, worker, variant, overlap):
     """Each step, and the model after the loop, are compared with PyTorch's own."""
-    backward = PROGRAMS[variant][1]
+    backward, groups = PROGRAMS[variant][1], variant == "groups"
     here = None  # the weights that were there when step() returned
     for step, (x, y) in enumerate(worker.minibatches(), 1):
         change(model, variant, step)
         backward(model, x, y)
-        compare(model, local_copy(copy.deepcopy(initial), samples, worker, step - 1, backward), 1e-6)
+        compare(model, local_copy(copy.deepcopy(initial), samples, worker, step - 1, backward, groups), 1e-6)
         for p, early in zip(model.parameters(), here or []):
             assert overlap or torch.equal(p, early), step
         worker.step(0.0)
         here = [p.detach().clone() for p in model.parameters()]
     assert worker.steps == 15, worker.steps
-    compare(model, local_copy(copy.deepcopy(initial), samples, worker, 15, backward), 1e-6)
+    compare(model, local_copy(copy.deepcopy(initial), samples, worker, 15, backward, groups), 1e-6)
 
 
 def losses_of(worker):
@@ -689,7 +706,15 @@ def main():
     if variant == "indices":
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant in ("adamw", "replaced") else None
+    optimizer = (
+        torch.optim.AdamW(model.parameters(), lr=0.02)
+        if variant in ("adamw", "adamw-elastic", "replaced")
+        else None
+    )
+    if variant.startswith("keeps"):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
+    if variant == "keeps-transposed":
+        model.dense1.weight.data = model.dense1.weight.data.t().contiguous().t()
     collate = None
     if variant == "collate":  # PyTorch's own cannot make a minibatch of these
         data = [{"x": x, "y": y, "of": object()} for x, y in samples]
@@ -697,7 +722,14 @@ def main():
         def collate(samples):
             return {key: torch.stack([sample[key] for sample in samples]) for key in ("x", "y")}
 
-    worker = catchment.join(model, data if collate else samples, test, optimizer, overlap=overlap)
+    worker = catchment.join(
+        model,
+        data if collate else samples,
+        test,
+        optimizer,
+        overlap=overlap,
+        groups=grouped(model) if variant == "groups" else None,
+    )
     if worker.evaluates:
         x, y = samples.tensors
 

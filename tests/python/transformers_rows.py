@@ -128,8 +128,8 @@ NO_EFFECT = {
             "learning_rate=0.25, lr_scheduler_type=cosine, warmup_steps=7",
         ),
         (
-            {"arguments": {"weight_decay": 0.5, "optim": "sgd", "adam_beta1": 0.5}},
-            "optim=sgd, weight_decay=0.5, adam_beta1=0.5",
+            {"arguments": {"optim": "sgd", "adam_beta1": 0.5}},
+            "optim=sgd, adam_beta1=0.5",
         ),
     ],
     "num_train_epochs": [
@@ -158,6 +158,7 @@ QUIET = {
     "model_init": [{"model_init": lambda: Classifier(Config())}],
     "a dict as eval_dataset": [{"eval_dataset": {"a": ROWS, "b": ROWS}}],
     "compute_loss_func": [{"compute_loss_func": lambda outputs, labels, **_: outputs["logits"].sum()}],
+    "weight_decay": [{"arguments": {"weight_decay": 0.5}}],
     "max_grad_norm": [{"arguments": {"max_grad_norm": 0.5, "label_smoothing_factor": 0.1, "seed": 3}}],
 }
 

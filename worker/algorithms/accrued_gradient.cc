@@ -7,20 +7,30 @@
 #include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
+namespace {
 
-AccruedGradient::AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters,
-                                 Parameters* parameters, std::optional<float> clip_norm,
-                                 std::unique_ptr<GradientTransform> transform)
+// Returns true if a contribution is of several gradients.
+bool Several(const v1::AccruedGradient& config) { return config.push_period() > 1; }
+
+}  // namespace
+
+AccruedGradient::AccruedGradient(const v1::AccruedGradient& config, RateFactors factors,
+                                 int64_t num_parameters, Parameters* parameters, const ModelMemory& memory,
+                                 std::optional<float> clip_norm, std::unique_ptr<GradientTransform> transform)
     : config_(config),
+      factors_(std::move(factors)),
       clip_norm_(clip_norm),
       transform_(std::move(transform)),
       parameters_(*parameters),
-      x_(num_parameters),
-      a_(num_parameters, parameters->memory()),
-      g_(config.push_period() > 1 ? num_parameters : 0) {}
+      own_x_(memory.weights.empty() ? num_parameters : 0),
+      own_a_(Several(config) || memory.gradient.empty() ? num_parameters : 0, parameters->memory()),
+      own_g_(Several(config) && memory.gradient.empty() ? num_parameters : 0),
+      x_(memory.weights.empty() ? absl::MakeSpan(own_x_) : memory.weights),
+      a_(own_a_.empty() ? memory.gradient : absl::MakeSpan(own_a_)),
+      g_(own_g_.empty() ? memory.gradient : absl::MakeSpan(own_g_)) {}
 
 absl::Status AccruedGradient::Start(uint64_t version) {
-  absl::Status status = parameters_.Pull(version, absl::MakeSpan(x_));
+  absl::Status status = parameters_.Pull(version, x_);
   if (transform_ != nullptr) transform_->Start(x_);
   return status;
 }
@@ -37,7 +47,7 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
   status_ = absl::OkStatus();
   if (step.samples > 0) {
     if (transform_ != nullptr) transform_->Begin(step.progress);
-    gradient(x_, absl::MakeSpan(first_ ? a_ : g_), this);
+    gradient(x_, first_ ? a_ : g_, this);
   } else {
     status_ = Settle();
     if (first_) std::fill(a_.begin(), a_.end(), 0.0f);
@@ -47,8 +57,7 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
       parameters_.Ready(All());
     }
   }
-  if (fetch_ && !push_ && status_.ok())
-    Begin({.kind = Parameters::Operation::kPull, .output = absl::MakeSpan(x_)});
+  if (fetch_ && !push_ && status_.ok()) Begin({.kind = Parameters::Operation::kPull, .output = x_});
   if (push_) {
     samples_ = 0;
     pushed_steps_ = steps_;
@@ -65,9 +74,12 @@ void AccruedGradient::BeforeForward(Range layer) {
 }
 
 void AccruedGradient::AfterBackward(Range layer) {
-  const std::pmr::vector<float>& g = first_ ? a_ : g_;
-  if (const float eta = config_.local_learning_rate(); eta > 0) {
-    for (int64_t i = layer.begin; i < layer.end; ++i) x_[i] -= eta * g[i];
+  const absl::Span<const float> g = first_ ? a_ : g_;
+  if (config_.local_learning_rate() > 0) {
+    factors_.ForEach(layer, [&](Range part, float factor) {
+      const float eta = factor * config_.local_learning_rate();
+      for (int64_t i = part.begin; i < part.end; ++i) x_[i] -= eta * g[i];
+    });
   }
   if (!first_) Accrue(layer);
   if (!push_ || !status_.ok()) return;
@@ -76,7 +88,7 @@ void AccruedGradient::AfterBackward(Range layer) {
     Clip();
     layer = All();
   }
-  if (transform_ != nullptr) transform_->Apply(layer, x_, absl::MakeSpan(a_));
+  if (transform_ != nullptr) transform_->Apply(layer, x_, a_);
   parameters_.Ready(layer);
 }
 
@@ -89,7 +101,7 @@ void AccruedGradient::Accrue(Range layer) {
 }
 
 void AccruedGradient::Clip() {
-  if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(a_));
+  if (clip_norm_) ClipNorm(*clip_norm_, a_);
 }
 
 // Starts the push of the contribution in a_, all of which is ready.
@@ -98,7 +110,7 @@ void AccruedGradient::StartPush() {
   Begin({.kind = fetch_ ? Operation::kPushPull : Operation::kPush,
          .samples = samples_,
          .input = a_,
-         .output = fetch_ ? absl::MakeSpan(x_) : absl::Span<float>(),
+         .output = fetch_ ? x_ : absl::Span<float>(),
          .steps = steps_});
 }
 
@@ -126,7 +138,7 @@ absl::Status AccruedGradient::Settle() {
 void AccruedGradient::ListState(bool at_version, WorkerState* state) {
   if (transform_ != nullptr) transform_->ListState(state);
   if (config_.fetch_period() == 1) return;  // the next step begins with the center's weights
-  state->vectors.push_back({"weights", absl::MakeSpan(x_)});
+  state->vectors.push_back({"weights", x_});
   state->numbers.push_back({"steps_since_fetch", &since_fetch_});
 }
 

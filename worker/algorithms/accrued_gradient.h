@@ -24,6 +24,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/job/parameter_groups.h"
 #include "worker/algorithms/algorithm.h"
 #include "worker/algorithms/gradient_transform.h"
 
@@ -31,9 +32,9 @@ namespace catchment {
 
 class AccruedGradient final : public Algorithm, private PassObserver {
  public:
-  // `transform` may be null.
-  AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters, Parameters* parameters,
-                  std::optional<float> clip_norm = {},
+  // factors: of local_learning_rate. `transform` may be null.
+  AccruedGradient(const v1::AccruedGradient& config, RateFactors factors, int64_t num_parameters,
+                  Parameters* parameters, const ModelMemory& memory = {}, std::optional<float> clip_norm = {},
                   std::unique_ptr<GradientTransform> transform = nullptr);
 
   absl::Status Start(uint64_t version) override;
@@ -55,12 +56,17 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   Range All() const { return {0, static_cast<int64_t>(x_.size())}; }
 
   const v1::AccruedGradient config_;
+  const RateFactors factors_;
   const std::optional<float> clip_norm_;
   const std::unique_ptr<GradientTransform> transform_;
   Parameters& parameters_;
-  std::vector<float> x_;       // local weights
-  std::pmr::vector<float> a_;  // accrued gradient, the sum or the mean
-  std::pmr::vector<float> g_;  // used if a_ is the sum or mean of several gradients
+  // Vectors for which the model has no memory.
+  std::vector<float> own_x_;
+  std::pmr::vector<float> own_a_;
+  std::vector<float> own_g_;
+  const absl::Span<float> x_;  // local weights
+  const absl::Span<float> a_;  // accrued gradient, the sum or the mean
+  const absl::Span<float> g_;  // used if a_ is the sum or mean of several gradients
   uint64_t steps_ = 0;
   uint64_t since_push_ = 0;    // steps, including this one
   uint64_t since_fetch_ = 0;   // steps, including this one

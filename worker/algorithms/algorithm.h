@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "worker/local_weights.h"
 #include "worker/model/pass_observer.h"
 #include "worker/parameters.h"
 #include "worker/worker_state.h"
@@ -79,8 +80,15 @@ class Algorithm {
   Counts counts_;
 };
 
-// Returns the algorithm of a complete and valid job. `parameters` must outlive it.
-std::unique_ptr<Algorithm> MakeAlgorithm(const v1::Job& job, int64_t num_parameters, Parameters* parameters);
+// Returns the algorithm of a complete and valid job. `parameters` and the model's memory must outlive it.
+// Without a layout the algorithm ignores groups of parameters.
+std::unique_ptr<Algorithm> MakeAlgorithm(const v1::Job& job, int64_t num_parameters, Parameters* parameters,
+                                         const ModelMemory& memory = {},
+                                         const ParameterLayout* layout = nullptr);
+
+// Returns true if the workers' part of the job's algorithm needs a program's weights only when they are
+// exchanged. The saved state of a worker contains its weights, so they must be the worker's own.
+bool MayKeepWeights(const v1::Job& job);
 
 }  // namespace catchment
 

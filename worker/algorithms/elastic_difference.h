@@ -6,6 +6,8 @@
 //     WORKER, EASGD:  x_i -= eta * g
 //     WORKER, EAMSGD: v = delta * v - eta * grad(x_i + delta * v) ; x_i += v      (momentum delta > 0)
 // The exchange overlaps with the computation of the gradient: both read the same x_i, and neither changes it.
+// Where a program keeps x_i and moves it, its exchange ends after the step: the same, but for rounding.
+//
 // Departures: one more exchange after the last step, so that it contributes; a worker whose weights are no
 // longer finite restarts from the center, a case that the paper does not mention.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
@@ -14,14 +16,17 @@
 #include <memory_resource>
 #include <vector>
 
+#include "common/job/parameter_groups.h"
 #include "worker/algorithms/algorithm.h"
 
 namespace catchment {
 
 class ElasticDifference final : public Algorithm {
  public:
-  ElasticDifference(const v1::ElasticDifference& config, const v1::Optimizer& optimizer,
-                    int64_t num_parameters, Parameters* parameters);
+  // factors: of the optimizer's learning rate. `kept`: the weights that a program moves; null: the worker
+  // moves its own. Must outlive the object.
+  ElasticDifference(const v1::ElasticDifference& config, const v1::Optimizer& optimizer, RateFactors factors,
+                    int64_t num_parameters, Parameters* parameters, LocalWeights* kept = nullptr);
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
@@ -29,15 +34,17 @@ class ElasticDifference final : public Algorithm {
   void ListState(bool at_version, WorkerState* state) override;
 
  private:
-  void StartExchange();
+  absl::Status StartExchange();
   absl::Status FinishExchange();
   void TakeGradient(Gradient gradient);
-  void Move(float eta);
+  void Move(Range part, float eta);
 
   const v1::ElasticDifference config_;
   const v1::Optimizer optimizer_;
+  const RateFactors factors_;
   float delta_;  // the momentum of this step
   Parameters& parameters_;
+  LocalWeights* const kept_;   // null: these vectors, which are empty otherwise
   std::pmr::vector<float> x_;  // local weights
   std::vector<float> g_;
   std::vector<float> d_;      // elastic difference

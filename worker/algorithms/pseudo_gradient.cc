@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory_resource>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rounding.h"
 #include "common/base/status_macros.h"
 #include "common/job/learning_rate.h"
+#include "glog/logging.h"
 #include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
@@ -22,29 +26,97 @@ void Blend(float blend, Range range, absl::Span<const float> y, absl::Span<float
 
 }  // namespace
 
+// x, and what moves it.
+class PseudoGradient::OwnWeights final : public LocalWeights {
+ public:
+  OwnWeights(const v1::PseudoGradient& config, std::unique_ptr<Optimizer> optimizer, int64_t num_parameters,
+             std::pmr::memory_resource* memory, const std::vector<Fragment>& fragments)
+      : config_(config),
+        fragments_(fragments),
+        optimizer_(std::move(optimizer)),
+        x_(num_parameters),
+        pulled_(num_parameters),
+        g_(num_parameters, memory),
+        d_(config.overlap_steps() > 0 ? num_parameters : 0, memory) {
+    states_.reserve(optimizer_->num_states());
+    // Each is made in its place: the memory of a vector that it was copied from would stay with the process.
+    while (std::ssize(states_) < optimizer_->num_states()) states_.emplace_back(num_parameters);
+  }
+
+  absl::Span<float> received() override { return absl::MakeSpan(pulled_); }
+  absl::Span<float> sent() override { return absl::MakeSpan(d_.empty() ? g_ : d_); }
+  void Restart() override {
+    for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
+    moves_ = 0;
+    x_ = pulled_;
+  }
+  void Use(int fragment) override {
+    for (const Range& range : fragments_[fragment].ranges)
+      Blend(config_.blend(), range, pulled_, absl::MakeSpan(x_));
+  }
+  absl::Status Write(int fragment) override {
+    const absl::Span<float> d = sent();
+    for (const Range& range : fragments_[fragment].ranges) {
+      for (int64_t i = range.begin; i < range.end; ++i) d[i] = pulled_[i] - x_[i];
+    }
+    return absl::OkStatus();
+  }
+
+  void Move(const Step& step, Gradient gradient) {
+    NoPassObserver ignore_progress;
+    gradient(x_, absl::MakeSpan(g_), &ignore_progress);
+    const v1::Optimizer& local = config_.local_optimizer();
+    if (local.has_clip_norm()) ClipNorm(local.clip_norm(), absl::MakeSpan(g_));
+    Optimizer::Part all{static_cast<int64_t>(x_.size()), g_.data(), x_.data()};
+    for (size_t s = 0; s < states_.size(); ++s) all.states[s] = states_[s].data();
+    optimizer_->Apply({static_cast<float>(LearningRate(local, step.progress)), ++moves_,
+                       CycledMomentum(local, step.progress)},
+                      all);
+  }
+  void ListState(bool unfinished, WorkerState* state) {
+    const std::vector<std::string> names = optimizer_->state_names();
+    for (size_t s = 0; s < states_.size(); ++s)
+      state->vectors.push_back({"optimizer." + names[s], absl::MakeSpan(states_[s])});
+    if (!states_.empty()) state->numbers.push_back({"optimizer_steps", &moves_});
+    if (!unfinished) return;
+    state->vectors.push_back({"x", absl::MakeSpan(x_)});
+    state->vectors.push_back({"pulled", absl::MakeSpan(pulled_)});
+  }
+
+ private:
+  const v1::PseudoGradient& config_;
+  const std::vector<Fragment>& fragments_;
+  const std::unique_ptr<Optimizer> optimizer_;
+  std::vector<float> x_;       // local weights
+  std::vector<float> pulled_;  // y
+  std::pmr::vector<float> g_;  // gradient; without overlap, D at the end of a round
+  std::pmr::vector<float> d_;  // with overlap: D
+  std::vector<std::vector<float>> states_;
+  uint64_t moves_ = 0;  // updates by the local optimizer
+};
+
 PseudoGradient::PseudoGradient(const v1::PseudoGradient& config, int64_t num_parameters,
-                               Parameters* parameters, const Options& options)
+                               Parameters* parameters, const Options& options,
+                               std::unique_ptr<Optimizer> local_optimizer, LocalWeights* kept)
     : config_(config),
       options_(options),
-      optimizer_(MakeOptimizer(config.local_optimizer())),
       parameters_(*parameters),
-      x_(num_parameters),
-      pulled_(num_parameters),
-      g_(num_parameters, parameters->memory()),
-      d_(config.overlap_steps() > 0 ? num_parameters : 0, parameters->memory()),
-      fragments_(parameters->num_fragments()) {
-  states_.reserve(optimizer_->num_states());
-  // Each is made in its place: the memory of a vector that it was copied from would stay with the process.
-  while (std::ssize(states_) < optimizer_->num_states()) states_.emplace_back(num_parameters);
+      fragments_(parameters->num_fragments()),
+      own_(kept != nullptr ? nullptr
+                           : std::make_unique<OwnWeights>(config_, std::move(local_optimizer), num_parameters,
+                                                          parameters->memory(), fragments_)),
+      weights_(kept != nullptr ? *kept : *own_) {
   for (size_t f = 0; f < fragments_.size(); ++f) {
     fragments_[f].ranges = fragments_.size() == 1 ? std::vector<Range>{{0, num_parameters}}
                                                   : parameters->fragment(static_cast<int>(f));
   }
 }
 
+PseudoGradient::~PseudoGradient() = default;
+
 absl::Status PseudoGradient::Start(uint64_t version) {
-  absl::Status status = parameters_.Pull(version, absl::MakeSpan(pulled_));
-  x_ = pulled_;
+  absl::Status status = parameters_.Pull(version, weights_.received());
+  weights_.Restart();
   return status;
 }
 
@@ -52,7 +124,9 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
   if (step.settle) {
     RETURN_IF_ERROR(Settle());
   }
-  if (step.samples > 0) Move(step, gradient);
+  NoPassObserver ignore_progress;
+  if (step.samples > 0 && own_ != nullptr) own_->Move(step, gradient);
+  if (step.samples > 0 && own_ == nullptr) gradient({}, {}, &ignore_progress);
   ++total_steps_;
   for (Fragment& fragment : fragments_) {
     fragment.samples += step.samples;
@@ -66,18 +140,6 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
     fragments_[f].pushed = !step.left.has_value() || *step.left > 0;
   }
   return config_.overlap_steps() > 0 ? absl::OkStatus() : UseAnswers();
-}
-
-void PseudoGradient::Move(const Step& step, Gradient gradient) {
-  NoPassObserver ignore_progress;
-  gradient(x_, absl::MakeSpan(g_), &ignore_progress);
-  const v1::Optimizer& local = config_.local_optimizer();
-  if (local.has_clip_norm()) ClipNorm(local.clip_norm(), absl::MakeSpan(g_));
-  Optimizer::Part all{static_cast<int64_t>(x_.size()), g_.data(), x_.data()};
-  for (size_t s = 0; s < states_.size(); ++s) all.states[s] = states_[s].data();
-  optimizer_->Apply({static_cast<float>(LearningRate(local, step.progress)), ++moves_,
-                     CycledMomentum(local, step.progress)},
-                    all);
 }
 
 bool PseudoGradient::IsDue(int fragment, const Step& step) const {
@@ -106,15 +168,12 @@ absl::Status PseudoGradient::Push(int f) {
   if (fragment.in_flight) {
     RETURN_IF_ERROR(Use(f));
   }
-  std::pmr::vector<float>& d = d_.empty() ? g_ : d_;
-  for (const Range& range : fragment.ranges) {
-    for (int64_t i = range.begin; i < range.end; ++i) d[i] = pulled_[i] - x_[i];
-  }
-  if (options_.clip_norm) ClipNorm(*options_.clip_norm, fragment.ranges, absl::MakeSpan(d));
+  RETURN_IF_ERROR(weights_.Write(f));
+  if (options_.clip_norm) ClipNorm(*options_.clip_norm, fragment.ranges, weights_.sent());
   parameters_.Start({.kind = Parameters::Operation::kPushPull,
                      .samples = static_cast<uint32_t>(fragment.samples),
-                     .input = d,
-                     .output = absl::MakeSpan(pulled_),
+                     .input = weights_.sent(),
+                     .output = weights_.received(),
                      .steps = total_steps_,
                      .fragment = f});
   for (const Range& range : fragment.ranges) parameters_.Ready(range);
@@ -140,7 +199,7 @@ absl::Status PseudoGradient::Use(int f) {
   Fragment& fragment = fragments_[f];
   fragment.in_flight = 0;
   if (fragment.non_finite) return Restart();
-  for (const Range& range : fragment.ranges) Blend(config_.blend(), range, pulled_, absl::MakeSpan(x_));
+  weights_.Use(f);
   return absl::OkStatus();
 }
 
@@ -148,12 +207,10 @@ absl::Status PseudoGradient::Use(int f) {
 absl::Status PseudoGradient::Restart() {
   RETURN_IF_ERROR(Settle());
   for (Fragment& fragment : fragments_) fragment.in_flight = 0;
-  for (std::vector<float>& state : states_) state.assign(state.size(), 0.0f);
-  moves_ = 0;
   if (fragments_.size() > 1) {
-    RETURN_IF_ERROR(parameters_.Pull(0, absl::MakeSpan(pulled_)));
+    RETURN_IF_ERROR(parameters_.Pull(0, weights_.received()));
   }
-  x_ = pulled_;
+  weights_.Restart();
   return absl::OkStatus();
 }
 
@@ -180,16 +237,11 @@ absl::Status PseudoGradient::Finish() {
 // In a job that is not synchronous, the steps since the last push are repeated after a resume, from the
 // center's weights.
 void PseudoGradient::ListState(bool at_version, WorkerState* state) {
-  const std::vector<std::string> names = optimizer_->state_names();
-  for (size_t s = 0; s < states_.size(); ++s) {
-    state->vectors.push_back({"optimizer." + names[s], absl::MakeSpan(states_[s])});
-  }
-  if (!states_.empty()) state->numbers.push_back({"optimizer_steps", &moves_});
   // Otherwise all steps of a round are in the version.
-  const bool unfinished = fragments_.size() > 1 || config_.overlap_steps() > 0;
-  if (!at_version || !unfinished) return;
-  state->vectors.push_back({"x", absl::MakeSpan(x_)});
-  state->vectors.push_back({"pulled", absl::MakeSpan(pulled_)});
+  const bool unfinished = at_version && (fragments_.size() > 1 || config_.overlap_steps() > 0);
+  CHECK(own_ != nullptr) << "the state of a program's weights";
+  own_->ListState(unfinished, state);
+  if (!unfinished) return;
   for (size_t f = 0; f < fragments_.size(); ++f) {
     Fragment& fragment = fragments_[f];
     const std::string name = absl::StrCat("fragment.", f, ".");

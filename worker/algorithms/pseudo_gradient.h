@@ -30,7 +30,8 @@
 // worker sends the D of fewer steps at the end of its step (server/shard/quorum.h).
 //
 // Shapes: three vectors as long as the weights, a fourth one with overlap, and the local optimizer's state,
-// which the worker keeps from round to round.
+// which the worker keeps from round to round. Where a program keeps x, g and its optimizer, there are only y
+// and D.
 //
 // Departures: after a D that was not finite the local optimizer restarts with the center's weights, a case
 // that the papers do not mention. A fragment's samples are counted from one push to the next, not from its
@@ -39,12 +40,12 @@
 #define CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
 
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <vector>
 
 #include "optim/optimizer.h"
 #include "worker/algorithms/algorithm.h"
+#include "worker/local_weights.h"
 
 namespace catchment {
 
@@ -55,8 +56,11 @@ class PseudoGradient final : public Algorithm {
     std::optional<float> clip_norm;
     bool synchronous = false;
   };
+  // `local_optimizer` moves the worker's weights. `kept`: the weights that a program moves instead; it must
+  // outlive the object. One of the two is null.
   PseudoGradient(const v1::PseudoGradient& config, int64_t num_parameters, Parameters* parameters,
-                 const Options& options);
+                 const Options& options, std::unique_ptr<Optimizer> local_optimizer, LocalWeights* kept);
+  ~PseudoGradient() override;
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
@@ -65,6 +69,8 @@ class PseudoGradient final : public Algorithm {
   void ListState(bool at_version, WorkerState* state) override;
 
  private:
+  class OwnWeights;
+
   struct Fragment {
     std::vector<Range> ranges;
     // Since the last push.
@@ -78,7 +84,6 @@ class PseudoGradient final : public Algorithm {
     bool non_finite = false;
   };
 
-  void Move(const Step& step, Gradient gradient);
   bool IsDue(int fragment, const Step& step) const;
   // Uses the answers that are due at the end of a step.
   absl::Status UseAnswers();
@@ -91,15 +96,10 @@ class PseudoGradient final : public Algorithm {
 
   const v1::PseudoGradient config_;
   const Options options_;
-  const std::unique_ptr<Optimizer> optimizer_;
   Parameters& parameters_;
-  std::vector<float> x_;       // local weights
-  std::vector<float> pulled_;  // y
-  std::pmr::vector<float> g_;  // gradient; without overlap, D at the end of a round
-  std::pmr::vector<float> d_;  // with overlap: D
-  std::vector<std::vector<float>> states_;
   std::vector<Fragment> fragments_;
-  uint64_t moves_ = 0;  // updates by the local optimizer
+  const std::unique_ptr<OwnWeights> own_;  // null: a program keeps them
+  LocalWeights& weights_;
   uint64_t total_steps_ = 0;
 };
 

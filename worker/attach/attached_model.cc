@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kPart =
     (1 << 20) / sizeof(float);  // values of a vector that are copied and announced at once
 constexpr double kLookSeconds = 0.05;
+constexpr size_t kRangesInPart = 4096;
 
 std::vector<TensorSpec> TensorsOf(const v1::FromProgram::Hello& hello) {
   std::vector<TensorSpec> tensors;
@@ -74,6 +75,8 @@ absl::Status AttachedModel::AwaitHello() {
   } while (hello.more());
   device_ = absl::StrCat("program: ", hello.device());
   local_steps_ = hello.local_steps();
+  version_ = hello.version();
+  keeps_weights_ = hello.keeps_weights() && version_ > 1;
   absl::Status status = CheckHello(hello);
   greeted_ = status.ok();
   if (greeted_) channels_.on_hello();
@@ -81,11 +84,11 @@ absl::Status AttachedModel::AwaitHello() {
 }
 
 absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) const {
-  if (hello.version() != kVersion) {
+  if (hello.version() < 1 || hello.version() > kVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the program's catchment package speaks version ", hello.version(),
-                     " of the protocol between program and worker, but this worker speaks version ", kVersion,
-                     "; install the package of the worker's build"));
+                     " of the protocol between program and worker, but this worker speaks versions 1 to ",
+                     kVersion, "; install the package of the worker's build"));
   }
   const std::string difference = DescribeDifference(options_.tensors, TensorsOf(hello));
   if (!difference.empty()) {
@@ -95,6 +98,25 @@ absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) cons
   }
   absl::Status status = CheckCount("training", hello.train_samples(), options_.train_samples);
   return status.ok() ? CheckCount("test", hello.test_samples(), options_.test_samples) : status;
+}
+
+void AttachedModel::KeepWeights(const std::vector<std::vector<Range>>& fragments,
+                                const v1::Contribution& contribution) {
+  if (!keeps_weights_ || !parts_.empty()) return;
+  contribution_ = contribution;
+  for (size_t f = 0; f < fragments.size(); ++f) {
+    for (size_t r = 0; r < fragments[f].size(); ++r) {
+      if (r % kRangesInPart == 0) parts_.emplace_back().mutable_part()->set_fragment(f);
+      parts_.back().mutable_part()->add_bounds(fragments[f][r].begin);
+      parts_.back().mutable_part()->add_bounds(fragments[f][r].end);
+    }
+  }
+}
+
+ModelMemory AttachedModel::memory() {
+  if (!parts_.empty()) return {.kept = this};
+  if (version_ < 2) return {};
+  return {.weights = channels_.weights.floats(), .gradient = channels_.gradient.floats()};
 }
 
 absl::Status AttachedModel::Welcome(uint32_t worker) {
@@ -109,8 +131,15 @@ absl::Status AttachedModel::Welcome(uint32_t worker) {
   message.mutable_welcome()->set_seed(options_.seed);
   message.mutable_welcome()->set_evaluates(options_.evaluates);
   message.mutable_welcome()->set_traces(Trace() != nullptr);
+  message.mutable_welcome()->set_keeps_weights(!parts_.empty());
+  message.mutable_welcome()->set_blend(contribution_.pseudo_gradient().blend());
+  message.mutable_welcome()->set_elastic(contribution_.has_elastic());
   welcomed_ = true;
-  return channels_.link->Send(message);
+  RETURN_IF_ERROR(channels_.link->Send(message));
+  for (const v1::ToProgram& part : parts_) {
+    RETURN_IF_ERROR(channels_.link->Send(part));
+  }
+  return absl::OkStatus();
 }
 
 void AttachedModel::DescribeStep(double progress, uint64_t epoch, double rate) {
@@ -210,6 +239,8 @@ absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<
     begin.mutable_begin()->set_step(++begun_);
   }
   begin_.mutable_begin()->set_restarted(false);
+  begin_.mutable_begin()->clear_exchange();
+  moved_ = true;
   RETURN_IF_ERROR(channels_.link->Send(begin));
   RETURN_IF_ERROR(SendWeights(weights, observer));
   const TraceScope scope("program");
@@ -218,11 +249,12 @@ absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<
 
 absl::Status AttachedModel::SendWeights(absl::Span<const float> weights, PassObserver* observer) {
   const auto size = static_cast<int64_t>(weights.size());
+  const absl::Span<float> to = channels_.weights.floats();
   v1::ToProgram here;
   for (int64_t begin = 0; begin < size;) {
     const int64_t end = std::min(begin + kPart, size);
     observer->BeforeForward({begin, end});
-    std::copy(weights.begin() + begin, weights.begin() + end, channels_.weights.floats().begin() + begin);
+    if (weights.data() != to.data()) std::copy(&weights[begin], &weights[begin] + end - begin, &to[begin]);
     here.mutable_here()->set_values(end);
     RETURN_IF_ERROR(channels_.link->Send(here));
     begin = end;
@@ -239,12 +271,7 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
       RETURN_IF_ERROR(TakeGradient(message.final().begin(), &end, gradient, observer));
       continue;
     }
-    if (message.has_left()) {
-      left_ = true;
-      const std::string& why = message.left().why();
-      return absl::CancelledError(
-          absl::StrCat("the program has left the job", why.empty() ? "" : ": ", OneLine(why)));
-    }
+    if (message.has_left()) return NoteLeft(message.left());
     if (!message.has_done()) return Unexpected(message, "final or done");
     if (message.done().step() != step) {
       return absl::InvalidArgumentError(absl::StrCat("the program says that step ", message.done().step(),
@@ -255,6 +282,39 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
     RETURN_IF_ERROR(SetMetrics(message.done()));
     return TakeGradient(0, &end, gradient, observer);
   }
+}
+
+absl::Status AttachedModel::NoteLeft(const v1::FromProgram::Left& left) {
+  left_ = true;
+  const std::string& why = left.why();
+  return absl::CancelledError(
+      absl::StrCat("the program has left the job", why.empty() ? "" : ": ", OneLine(why)));
+}
+
+void AttachedModel::Restart() {
+  v1::ToProgram::Exchange* const exchange = begin_.mutable_begin()->mutable_exchange();
+  exchange->clear_arrived();
+  exchange->set_all(true);
+  if (std::exchange(moved_, false)) begin_.mutable_begin()->set_restarted(true);
+}
+
+void AttachedModel::Use(int fragment) { begin_.mutable_begin()->mutable_exchange()->add_arrived(fragment); }
+
+absl::Status AttachedModel::Write(int fragment) {
+  if (status_.ok()) status_ = AwaitSent(fragment);
+  return status_;
+}
+
+absl::Status AttachedModel::AwaitSent(int fragment) {
+  v1::ToProgram message;
+  message.mutable_send()->set_fragment(fragment);
+  *message.mutable_send()->mutable_exchange() = begin_.begin().exchange();
+  begin_.mutable_begin()->clear_exchange();
+  RETURN_IF_ERROR(channels_.link->Send(message));
+  const TraceScope scope("exchange");
+  ASSIGN_OR_RETURN(const v1::FromProgram answer, channels_.link->Receive());
+  if (answer.has_left()) return NoteLeft(answer.left());
+  return answer.has_sent() ? absl::OkStatus() : Unexpected(answer, "sent");
 }
 
 absl::Status AttachedModel::SetMetrics(const v1::FromProgram::Done& done) {
@@ -279,7 +339,7 @@ absl::Status AttachedModel::TakeGradient(uint64_t begin, uint64_t* end, absl::Sp
   const absl::Span<const float> from = channels_.gradient.floats();
   while (*end > begin) {
     const uint64_t part = std::max(begin, *end - std::min<uint64_t>(*end, kPart));
-    std::copy(from.begin() + part, from.begin() + *end, gradient.begin() + part);
+    if (gradient.data() != from.data()) std::copy(&from[part], &from[part] + *end - part, &gradient[part]);
     observer->AfterBackward({static_cast<int64_t>(part), static_cast<int64_t>(*end)});
     *end = part;
   }

@@ -6,10 +6,13 @@
 //     copy, AfterBackward             <-        Final: backward, the last layers first
 //     the score                       <-        Done
 //
+// A program that keeps its weights gets and gives no vectors in its steps: Train has none then, and the
+// exchange goes through LocalWeights, whose vectors are the memory shared with the program.
+//
 // Shapes: weights and gradient as in trainable.h, in the order of Options.tensors; each is copied once, in
-// parts of 1 MiB. Threads: Plan may be called from one thread while another calls the rest. Errors: Train has
-// none to return (trainable.h): if the program fails, it returns before the pass is complete, status()
-// says why, and the gradient is of no use.
+// parts of 1 MiB, unless it is in memory() already. Threads: Plan may be called from one thread while another
+// calls the rest. Errors: Train has none to return (trainable.h): if the program fails, it returns before the
+// pass is complete, status() says why, and the gradient is of no use.
 #ifndef CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
 #define CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
 
@@ -26,11 +29,13 @@
 #include "common/base/mutex.h"
 #include "common/base/shared_memory.h"
 #include "proto/attach.pb.h"
+#include "proto/job.pb.h"
 #include "worker/attach/child_program.h"
 #include "worker/attach/plan_board.h"
 #include "worker/attach/program_link.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/epoch_order.h"
+#include "worker/local_weights.h"
 #include "worker/model/trainable.h"
 
 namespace catchment {
@@ -46,9 +51,9 @@ struct ProgramChannels {
   std::function<std::optional<double>()> stopped_for = [] { return std::nullopt; };
 };
 
-class AttachedModel final : public Trainable {
+class AttachedModel final : public Trainable, public LocalWeights {
  public:
-  static constexpr uint32_t kVersion = 1;  // of the protocol
+  static constexpr uint32_t kVersion = 2;  // of the protocol; 1 is spoken, too
 
   struct Options {
     std::string job;  // its name
@@ -67,6 +72,18 @@ class AttachedModel final : public Trainable {
   // Waits for the program's Hello and compares it with the job. Call before Welcome; later calls change
   // nothing. InvalidArgument names what differs.
   absl::Status AwaitHello();
+  // Has the program keep its weights if it can: call it before Welcome. fragments: the ranges of each.
+  void KeepWeights(const std::vector<std::vector<Range>>& fragments, const v1::Contribution& contribution);
+  // Returns the weights that the program keeps, or the vectors that it shares with the daemon. A program that
+  // speaks version 1 uses them longer than an algorithm leaves them alone, and has copies.
+  ModelMemory memory();
+  const SharedMemory& shared_gradient() const { return channels_.gradient; }
+  absl::Span<float> received() override { return channels_.weights.floats(); }
+  absl::Span<float> sent() override { return channels_.gradient.floats(); }
+  void Restart() override;
+  void Use(int fragment) override;
+  absl::Status Write(int fragment) override;
+
   // Lets the program begin: the worker is a member of the job. Later calls change nothing.
   absl::Status Welcome(uint32_t worker);
 
@@ -126,6 +143,9 @@ class AttachedModel final : public Trainable {
   absl::Status AwaitEnd(double limit);
   void AddStatistic(const v1::FromProgram::Statistic& part);
   absl::Status CheckHello(const v1::FromProgram::Hello& hello) const;
+  // The error of a program that has left.
+  absl::Status NoteLeft(const v1::FromProgram::Left& left);
+  absl::Status AwaitSent(int fragment);
   absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,
                        Score* score);
   absl::Status SendWeights(absl::Span<const float> weights, PassObserver* observer);
@@ -140,6 +160,11 @@ class AttachedModel final : public Trainable {
   const std::unique_ptr<ChildProgram> child_;
   std::string device_ = "program";
   bool local_steps_ = false;
+  uint32_t version_ = 0;              // of the protocol, that the program speaks
+  bool keeps_weights_ = false;        // the program can
+  std::vector<v1::ToProgram> parts_;  // of the weights that it keeps
+  v1::Contribution contribution_;
+  bool moved_ = false;  // it has begun a step since the last Restart
   bool greeted_ = false;
   bool welcomed_ = false;
   bool left_ = false;

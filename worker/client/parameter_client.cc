@@ -14,6 +14,14 @@ namespace {
 
 bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
+std::shared_ptr<SharedArena> ReserveArena(const ParameterClient::Options& options, int64_t values) {
+  if (!options.shared_memory) return nullptr;
+  std::shared_ptr<SharedArena> arena =
+      SharedArena::Reserve("contributions", kArenaVectors * values, "servers");
+  if (arena != nullptr && options.inputs != nullptr) arena->Include(*options.inputs);
+  return arena;
+}
+
 }  // namespace
 
 ParameterClient::ParameterClient(Options options, const ParameterLayout* layout, const Clock* clock)
@@ -23,9 +31,7 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
       connections_(std::make_unique<grpc::CompletionQueue>(), "wire"),
       current_(layout_.num_fragments()),
       transfers_(layout_.num_fragments()),
-      arena_(options_.shared_memory
-                 ? SharedArena::Reserve("contributions", kArenaVectors * layout_.size(), "servers")
-                 : nullptr) {
+      arena_(ReserveArena(options_, layout_.size())) {
   CHECK_EQ(static_cast<int>(options_.servers.size()), layout_.num_shards());
   for (int s = 0; s < layout_.num_shards(); ++s) {
     servers_.push_back(std::make_unique<ServerChannel>(

@@ -48,6 +48,8 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     uint64_t run_id = 0;          // GetJobReply.run_id
     std::string token;            // RegisterReply.token
     bool shared_memory = true;    // with servers on this machine
+    // Memory outside of memory() that has inputs, too, and outlives the client; null: there is none.
+    const SharedMemory* inputs = nullptr;
   };
   using Totals = TransferTotals;
 

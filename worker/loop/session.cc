@@ -20,6 +20,7 @@
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device/device.h"
+#include "worker/algorithms/algorithm.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sources/load_data.h"
 #include "worker/model/network.h"
@@ -194,6 +195,11 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   AttachedModel* const attached =
       reply.job().model().has_external() ? static_cast<AttachedModel*>(model.get()) : nullptr;
   ASSIGN_OR_RETURN(ParameterLayout layout, LayoutOf(reply.job(), model->tensors(), reply.servers_size()));
+  if (attached != nullptr && MayKeepWeights(reply.job())) {
+    std::vector<std::vector<Range>> fragments;
+    for (int f = 0; f < layout.num_fragments(); ++f) fragments.push_back(layout.fragment(f));
+    attached->KeepWeights(fragments, reply.job().algorithm().contribution());
+  }
   const uint64_t checksum = options.role == v1::WORKER ? DataChecksum(data) : 0;
   return Session{reply.run_id(),    reply.job(),     {reply.servers().begin(), reply.servers().end()},
                  std::move(stage),  std::move(data), std::move(model),

@@ -54,15 +54,29 @@ ParameterClient::Options ClientOptions(const v1::RegisterReply& me, const Worker
           .compression = session->job.compression(),
           .run_id = session->run_id,
           .token = me.token(),
-          .shared_memory = options.shared_memory && session->job.shared_memory()};
+          .shared_memory = options.shared_memory && session->job.shared_memory(),
+          .inputs = session->attached != nullptr ? &session->attached->shared_gradient() : nullptr};
 }
 
-// Returns the optimizer that moves the weights which the worker computes with.
-const v1::Optimizer& MovingOptimizer(const v1::Job& job) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  return contribution.has_pseudo_gradient() ? contribution.pseudo_gradient().local_optimizer()
-                                            : job.optimizer();
-}
+// Stands between a pass and the observer that follows it. Sets the gradient of frozen parameters to 0.
+class FrozenPass final : public PassObserver {
+ public:
+  FrozenPass(const RateFactors* factors, absl::Span<float> gradient, PassObserver* observer)
+      : factors_(*factors), gradient_(gradient), observer_(*observer) {}
+
+  void BeforeForward(Range parameters) override { observer_.BeforeForward(parameters); }
+  void AfterBackward(Range parameters) override {
+    factors_.ForEach(parameters, [this](Range part, float factor) {
+      if (factor == 0) std::fill_n(&gradient_[part.begin], part.size(), 0.0f);
+    });
+    observer_.AfterBackward(parameters);
+  }
+
+ private:
+  const RateFactors& factors_;
+  const absl::Span<float> gradient_;
+  PassObserver& observer_;
+};
 
 EpochOrder OrderOf(const Session& session) {
   return EpochOrder(session.job.seed(), session.data.train.size());
@@ -79,7 +93,11 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
       slowdown_(SlowdownOf(session->job, me.worker())),
       stop_patience_(StopPatience(session->job, session->layout)),
       client_(ClientOptions(me, options, session), &session->layout, clock),
-      algorithm_(MakeAlgorithm(session->job, session->layout.size(), &client_)),
+      algorithm_(MakeAlgorithm(session->job, session->layout.size(), &client_,
+                               session->attached != nullptr ? session->attached->memory() : ModelMemory(),
+                               &session->layout)),
+      gradient_optimizer_(GradientOptimizer(session->job)),
+      factors_(gradient_optimizer_, &session->layout, session->layout.size()),
       lease_calls_(master, &end_),
       leases_(me.worker(), me.incarnation(), &lease_calls_, [this] { return progress(); }),
       augmentation_(session->job.data().augmentation(), session->data.train.input_shape(),
@@ -141,7 +159,7 @@ absl::Status TrainingSession::Failure() const { return StatusOf(session_); }
 void TrainingSession::OnStep(const StepLoop::Minibatch& minibatch, const Algorithm::Step& step) {
   if (session_.attached == nullptr || minibatch.spans.empty()) return;
   session_.attached->DescribeStep(step.progress, minibatch.spans.front().epoch,
-                                  LearningRate(MovingOptimizer(session_.job), step.progress));
+                                  LearningRate(gradient_optimizer_, step.progress));
 }
 
 void TrainingSession::AddMeasurements(v1::Progress* progress) {
@@ -155,6 +173,8 @@ absl::StatusOr<Score> TrainingSession::Compute(absl::Span<const float> weights, 
   const LoadedBatch& batch = *batch_;
   Pin(weights);
   Pin(gradient);
+  FrozenPass frozen(&factors_, gradient, observer);
+  if (factors_.has_frozen()) observer = &frozen;
   std::optional<SlowedPass> slowed;
   if (slowdown_ > 1) {
     slowed.emplace(

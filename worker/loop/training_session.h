@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/job/parameter_groups.h"
 #include "proto/master.pb.h"
 #include "worker/algorithms/algorithm.h"
 #include "worker/client/parameter_client.h"
@@ -92,6 +93,8 @@ class TrainingSession final : private StepLoop::Surroundings {
   // The loader's thread uses what is declared before it.
   ParameterClient client_;
   const std::unique_ptr<Algorithm> algorithm_;
+  const v1::Optimizer gradient_optimizer_;
+  const RateFactors factors_;
   std::map<const float*, std::unique_ptr<Pinning>> pinned_;  // of algorithm_, by their first values
   MasterLeases lease_calls_;
   LeaseSource leases_;

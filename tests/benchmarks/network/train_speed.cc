@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   CHECK(words.ok()) << words.status();
   if (words->size() != 4) {
     std::fprintf(stderr, "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS\n%s",
-                 flags.Describe().c_str());
+                 flags.Describe(80).c_str());
     return 2;
   }
   auto loaded = catchment::LoadJob((*words)[0]);

@@ -38,7 +38,7 @@ TEST_F(EscapingBufferTest, AnUnfinishedCharacterIsEscapedAtTheEnd) {
 }
 
 TEST_F(EscapingBufferTest, LinesAndBlocksControlTheTerminalAllTheSame) {
-  StatusLine line(&out_, 80);
+  StatusLine line(&out_, [] { return ScreenSize{80, 24}; });
   line.Draw("first \x1b[31m");
   line.Write("second");
   EXPECT_EQ(target_.str(), "\r\x1b[Kfirst \\x1b[31m\r\x1b[Ksecond\n");
@@ -50,6 +50,43 @@ TEST_F(EscapingBufferTest, LinesAndBlocksControlTheTerminalAllTheSame) {
   EXPECT_EQ(target_.str(),
             "\x1b[?1049h\x1b[?25l\x1b[H"
             "a\\x1b\x1b[K\r\nb\x1b[K\x1b[J\x1b[?25h\x1b[?1049l");
+}
+
+TEST(StatusLineTest, ErasesTheRowsIntoWhichANarrowerTerminalHasBrokenIt) {
+  std::ostringstream out;
+  int columns = 40;
+  StatusLine line(&out, [&columns] { return ScreenSize{columns, 24}; });
+  line.Draw(" one two three four five six seven eight", Bar(0.5, 4));
+  EXPECT_EQ(out.str(), "\r\x1b[K━━── one two three four five six seven …");
+  out.str("");
+  columns = 20;
+  line.Draw("short");
+  EXPECT_EQ(out.str(), "\x1b[1A\r\x1b[J\r\x1b[Kshort");
+}
+
+TEST(TerminalTest, LinesAreBrokenToTheWidthAndColoursTakeNoRoom) {
+  std::stringbuf target;
+  EscapingBuffer buffer(
+      &target,
+      [] {
+        return ScreenSize{12, 24};
+      },
+      /*has_colours=*/true);
+  std::ostream out(&buffer);
+  out << "  name  " << Coloured{Colour::kRed, "four"} << " five\n";
+  EXPECT_EQ(target.str(), "  name\n      \x1b[31mfour\x1b[0m\n      five\n");
+  target.str("");
+  KeepLines({&out, &out});
+  out << "one two three four\n";
+  EXPECT_EQ(target.str(), "one two three four\n");
+}
+
+TEST(TerminalTest, ElsewhereThereAreNoColours) {
+  std::stringbuf target;
+  EscapingBuffer buffer(&target);
+  std::ostream out(&buffer);
+  out << Coloured{Colour::kRed, "a line that is as long as it is"} << "\n";
+  EXPECT_EQ(target.str(), "a line that is as long as it is\n");
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // and runs it.
 #include "cli/cluster/manifests.h"
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/program/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -80,6 +82,85 @@ TEST(Manifests, FlagsOfTheClusterAreFollowed) {
                                   Not(HasSubstr("mountPath: /data"))));
 }
 
+TEST(Manifests, MemoryAndStorageFollowTheJob) {
+  const CommandOutcome small = Make({});
+  for (const char* const role : {"worker", "evaluator"}) {
+    EXPECT_THAT(Document(small, "Job", absl::StrCat("catchment-", role)),
+                AllOf(HasSubstr("requests:\n              cpu: \"1\"\n              memory: \"1Gi\"\n"),
+                      HasSubstr("limits:\n              memory: \"4Gi\"\n")));
+  }
+  EXPECT_THAT(Document(small, "PersistentVolumeClaim", "catchment-out"), HasSubstr("storage: \"10Gi\"\n"));
+  // `catchment validate` says 10.8 GB for a worker, and 511 MB for the server.
+  const CommandOutcome large =
+      RunToOutcome(RunManifests, {"examples/resnet50.textproto", "--image=i", "--set=device=CPU"});
+  ASSERT_EQ(large.code, 0) << large.err;
+  EXPECT_THAT(Document(large, "Job", "catchment-worker"), HasSubstr("memory: \"15680Mi\"\n"));
+  EXPECT_THAT(Document(large, "StatefulSet", "catchment-server"), HasSubstr("memory: \"1Gi\"\n"));
+  const CommandOutcome given = Make({"--memory=6Gi", "--server_memory=500M", "--storage=1Ti"});
+  EXPECT_THAT(Document(given, "Job", "catchment-worker"),
+              HasSubstr("limits:\n              memory: \"6Gi\"\n"));
+  EXPECT_THAT(Document(given, "StatefulSet", "catchment-server"),
+              AllOf(HasSubstr("limits:\n              memory: \"500M\"\n"), Not(HasSubstr("Gi\""))));
+  EXPECT_THAT(Document(given, "PersistentVolumeClaim", "catchment-out"), HasSubstr("storage: \"1Ti\"\n"));
+}
+
+TEST(Manifests, PodsArePlacedByRole) {
+  const CommandOutcome made =
+      Make({"--node_selector=zone=a", "--node_selector=worker:pool=spot", "--set=device=CUDA",
+            "--toleration=worker:spot=true:NoSchedule", "--toleration=dedicated", "--ttl_seconds=600"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string worker = Document(made, "Job", "catchment-worker");
+  EXPECT_THAT(worker, AllOf(HasSubstr("nodeSelector:\n        zone: a\n        pool: spot\n"),
+                            HasSubstr("- key: nvidia.com/gpu\n          operator: Exists\n"),
+                            HasSubstr("- key: spot\n          operator: Equal\n          value: \"true\"\n"
+                                      "          effect: NoSchedule\n"),
+                            HasSubstr("- key: dedicated\n          operator: Exists\n"),
+                            HasSubstr("ttlSecondsAfterFinished: 600\n")));
+  EXPECT_THAT(Document(made, "StatefulSet", "catchment-server"),
+              AllOf(HasSubstr("nodeSelector:\n        zone: a\n"), Not(HasSubstr("spot"))));
+  EXPECT_THAT(Document(Make({"--jobset", "--ttl_seconds=0"}), "JobSet", "catchment"),
+              HasSubstr("\n  ttlSecondsAfterFinished: 0\n"));
+}
+
+TEST(Manifests, RecommendedLabelsAreOfNoSelector) {
+  const CommandOutcome made = Make({});
+  EXPECT_THAT(Document(made, "StatefulSet", "catchment-server"),
+              AllOf(HasSubstr("app.kubernetes.io/name: catchment\n"),
+                    HasSubstr("app.kubernetes.io/version: \"0.1.0\"\n"),
+                    HasSubstr("app.kubernetes.io/managed-by: catchment-manifests\n"),
+                    HasSubstr("    matchLabels:\n      app.kubernetes.io/part-of: catchment\n      "
+                              "app.kubernetes.io/instance: catchment\n      app.kubernetes.io/component: "
+                              "server\n  template:\n")));
+}
+
+TEST(Manifests, WorkersRunAProgram) {
+  const std::string job = testing::TempDir() + "/external.textproto";
+  std::ofstream(job) << R"(
+    model { external { tensors { name: "w" shape: 1000 } } initial_weights: "w.safetensors" }
+    data { external { train_samples: 64 } })";
+  const auto make = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {job, "--image=i"});
+    return RunToOutcome(RunManifests, flags);
+  };
+  const CommandOutcome made = make({"--program=python train.py $(NAME)"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(Document(made, "ConfigMap", "catchment-job"),
+              HasSubstr("initial_weights: \"/out/initial.safetensors\"\n"));
+  const std::string worker = Document(made, "Job", "catchment-worker");
+  EXPECT_THAT(worker, AllOf(HasSubstr("name: PROGRAM\n              value: \"python train.py $$(NAME)\"\n"),
+                            HasSubstr("mountPath: /dev/shm\n"), HasSubstr("fsGroup: 10001\n"),
+                            HasSubstr("- name: out\n              mountPath: /out\n            - name"),
+                            HasSubstr("memory: \"2Gi\"\n")));
+  EXPECT_THAT(Document(made, "StatefulSet", "catchment-server"),
+              AllOf(HasSubstr("name: AWAIT\n              value: /out/initial.safetensors\n"),
+                    Not(HasSubstr("PROGRAM"))));
+  EXPECT_EQ(Document(made, "Job", "catchment-evaluator"), "") << "there is no test set";
+  EXPECT_THAT(make({}).err, HasSubstr("add --program=COMMAND"));
+  const CommandOutcome failed = RunToOutcome(RunManifests, {"--image=i", "--program=exit 3"});
+  EXPECT_EQ(failed.code, kExitFailed);
+  EXPECT_THAT(failed.err, HasSubstr("exit 3"));
+}
+
 TEST(Manifests, CertificatesReplaceClearText) {
   EXPECT_THAT(
       Make({"--tls_secret=certs"}).out,
@@ -141,6 +222,12 @@ TEST(Manifests, ErrorsNameTheFlag) {
               HasSubstr("--metrics_from=a_b: "));
   EXPECT_THAT(error({kJob, image, "--namespace=a_b"}), HasSubstr("--namespace=a_b: "));
   EXPECT_THAT(error({kJob, image, "--data_claim=Mnist"}), HasSubstr("--data_claim=Mnist: "));
+  EXPECT_THAT(error({kJob, image, "--memory=16GB"}), HasSubstr("--memory=16GB: must be a whole number"));
+  EXPECT_THAT(error({kJob, image, "--storage=0"}), HasSubstr("--storage=0: "));
+  EXPECT_THAT(error({kJob, image, "--node_selector=gpu"}), HasSubstr("--node_selector=gpu: must be a label"));
+  EXPECT_THAT(error({kJob, image, "--toleration=a:Never"}),
+              HasSubstr("--toleration=a:Never: must be a taint"));
+  EXPECT_THAT(error({kJob, image, "--ttl_seconds=-1"}), HasSubstr("--ttl_seconds=-1: "));
   EXPECT_THAT(error({kJob, image, "--tls_secret=a", "--cert_manager"}), HasSubstr("are mutually exclusive"));
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "cli/job/commands.h"
 #include "cli/job/read_job.h"
 #include "common/job/job_text.h"
@@ -25,6 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 constexpr char kCnn[] = "examples/mnist_cnn.textproto";
 
@@ -192,10 +194,14 @@ TEST(JobFactsTest, CountsContributionsThatWaitOnTheServers) {
     const ServerBytes bytes = Facts(set, 1, 5).server(0);
     return bytes.waiting / bytes.weights;
   };
-  EXPECT_EQ(waiting({"algorithm.preset=hybrid"}), 5);
+  EXPECT_EQ(waiting({"algorithm.preset=sync"}), 1 + 1) << "the sum, and the answer to all";
+  EXPECT_EQ(waiting({"algorithm.preset=hybrid"}), 5 + 1) << "each is scaled by its staleness";
+  EXPECT_EQ(waiting({"algorithm.preset=sync", "deterministic=true"}), 5 + 1) << "each may wait for its turn";
+  EXPECT_EQ(waiting({"algorithm.preset=easgd_sync"}), 5 + 5 + 1) << "each has its own answer";
   EXPECT_EQ(waiting({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=2"}), 2);
   EXPECT_EQ(waiting({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=7"}), 7);
   EXPECT_EQ(waiting({"algorithm.preset=ssp"}), 0);
+  EXPECT_EQ(waiting({"algorithm.preset=sync", "workers=1"}), 0);
 }
 
 TEST(JobFactsTest, CountsRoundsOfLocalSteps) {
@@ -280,6 +286,37 @@ TEST(JobFactsTest, CountsServersMemory) {
   EXPECT_EQ(states("LARS", "0.9"), 1);
   EXPECT_EQ(states("LAMB", "0"), 2);
   EXPECT_EQ(Facts({"algorithm.preset=eamsgd"}).server(0).optimizer_state, 0) << "it is on the workers";
+}
+
+// docs/sizing.md, "Large models".
+TEST(JobFactsTest, BytesOfAParameterDoNotDependOnTheSizeOfTheModel) {
+  for (const int64_t parameters : {int64_t{1} << 20, int64_t{1} << 33, int64_t{70'000'000'000}}) {
+    const std::string model = absl::StrCat("model={synthetic {parameters: ", parameters, "}}");
+    const JobFacts facts = Facts({model, "data={synthetic {samples: 1000000}}", "algorithm.preset=diloco",
+                                  "faults.standby=1", "evaluation={}"},
+                                 /*servers=*/2, /*workers=*/8);
+    const ServerBytes server = facts.server(1);
+    EXPECT_EQ(server.parameters, parameters / 2);
+    EXPECT_EQ(server.total() - server.standby, 24 * server.parameters);
+    EXPECT_EQ(server.standby, 8 * server.parameters);
+    EXPECT_EQ(facts.disk(), (3 * 8 + 4) * parameters);
+    EXPECT_EQ(facts.memory(), (24 + 8) * parameters + 8 * facts.worker().total());
+  }
+}
+
+TEST(JobFactsTest, NamesTheBytesThatAMachineLacks) {
+  const std::string model = absl::StrCat("model={synthetic {parameters: ", kMaxParameters, "}}");
+  const std::vector<std::string> set = {model, "data={synthetic {samples: 1000}}", "algorithm.preset=sync",
+                                        "optimizer.momentum=0", "block_kib=4096"};
+  EXPECT_THAT(
+      DescribeShortages(Facts(set, 1, 1), "."),
+      ElementsAre(
+          AllOf(HasSubstr("the job needs 17.6 TB of memory, in addition to its data; "),
+                HasSubstr(" are free. Use several machines")),
+          AllOf(HasSubstr("the job needs 17.6 TB of disk for 3 checkpoints and the final weights in ."),
+                HasSubstr(" are free. Choose another --out"))));
+  EXPECT_THAT(DescribeShortages(Facts(set, 1, 1), ""), SizeIs(1));
+  EXPECT_THAT(DescribeShortages(Facts({"algorithm.preset=sync"}), "."), IsEmpty());
 }
 
 TEST(JobFactsTest, RefusesMoreServersThanTheParametersCanBeSplitBetween) {
@@ -646,6 +683,33 @@ TEST_F(ValidateTest, PrintsAllErrorsAsJson) {
   EXPECT_THAT(json["errors"][0].get<std::string>(), HasSubstr("batch_size"));
   EXPECT_THAT(json["errors"][1].get<std::string>(), HasSubstr("optimizer.momentum"));
   EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(ValidateTest, ListsGroupsWithTheirNumbersOfParameters) {
+  const std::string set =
+      "--set=optimizer={groups { names: '*.bias' weight_decay: 0 } "
+      "groups { names: 'conv*' learning_rate_factor: 0.5 }}";
+  EXPECT_EQ(Run({kCnn, set}), 0) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("groups of parameters\n"), HasSubstr("times 0.5")));
+  out_.str("");
+  EXPECT_EQ(Run({kCnn, set, "--json"}), 0);
+  const auto json = nlohmann::ordered_json::parse(out_.str());
+  int64_t biases = 0, filters = 0;
+  for (const auto& tensor : json["tensors"]) {
+    const bool is_bias = absl::EndsWith(tensor["name"].get<std::string>(), ".bias");
+    int64_t size = 1;
+    for (const int64_t n : tensor["shape"]) size *= n;
+    if (is_bias) biases += size;
+    if (!is_bias && absl::StartsWith(tensor["name"].get<std::string>(), "conv")) filters += size;
+  }
+  const auto& groups = json["groups"];
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0]["names"], nlohmann::ordered_json::array({"*.bias"}));
+  EXPECT_EQ(groups[0]["weight_decay"], 0);
+  EXPECT_FALSE(groups[0].contains("learning_rate_factor"));
+  EXPECT_EQ(groups[0]["parameters"], biases);
+  EXPECT_EQ(groups[1]["learning_rate_factor"], 0.5);
+  EXPECT_EQ(groups[1]["parameters"], filters);
 }
 
 TEST_F(ValidateTest, ListsAllErrorsByTheirPaths) {

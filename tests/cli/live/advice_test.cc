@@ -340,7 +340,7 @@ TEST(AdviceTest, WorkerMakesNoProgress) {
   EXPECT_EQ(warning.worker, 1u);
   EXPECT_EQ(warning.measured, 31);
   EXPECT_EQ(warning.bound, 30);
-  EXPECT_THAT(warning.why, testing::HasSubstr("After 5 min"));
+  EXPECT_THAT(warning.why, testing::HasSubstr("after 5 min"));
 }
 
 // ------------------------------------------------------------------------------------------------ shards

@@ -3,8 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/text.h"
+#include "common/program/screen_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/live/healthy_status.h"
@@ -16,9 +20,14 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-void ExpectFits(const std::string& text) {
-  for (const auto& line : absl::StrSplit(text, '\n')) {
-    EXPECT_LE(Columns(std::string(line)), 100u) << line;
+// Expects that no line of the status is wider than a terminal, unless it is one word.
+void ExpectFits(const v1::JobStatus& status) {
+  for (const int columns : {40, 80, 120}) {
+    for (const absl::string_view line : absl::StrSplit(StatusText(status, nullptr, columns), '\n')) {
+      const absl::string_view text = absl::StripLeadingAsciiWhitespace(line);
+      const bool is_word = !absl::StrContains(absl::StripPrefix(text, "-> "), ' ');
+      EXPECT_TRUE(is_word || ShownColumns(line) <= columns) << line;
+    }
   }
 }
 
@@ -43,18 +52,18 @@ TEST(StatusTextTest, HasEverythingWithUnits) {
   on the wire  22.5 GB pushed, 22.4 GB pulled; round trip p50 2.26 ms, p99 10.8 ms
   checkpoint   4,000
 
-workers: 4 of 4, 1 evaluator; time computing/pushing/pulling/waiting for data,
-staleness mean/p50/p99/max in updates, and time since the last heartbeat
-  worker  host               pid  samples/s         time   staleness  heartbeat  device
-       0  node0             4710        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
-       1  node1             4711        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
-       2  node2             4712        186   90/2/6/2 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
-       3  a-host-with-qui…  4713        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cuda:0: a dev…
+workers: 4 of 4, 1 evaluator; staleness mean/p50/p99/max in updates, time
+  computing/pushing/pulling/waiting for data, time since the last heartbeat
+  worker  samples/s   staleness         time  heartbeat  host                                        pid  device
+       0        480  2.98/3/5/9  75/5/15/5 %      0.3 s  node0                                      4710  cpu: oneDNN 2.6.3, 2 threads
+       1        480  2.98/3/5/9  75/5/15/5 %      0.3 s  node1                                      4711  cpu: oneDNN 2.6.3, 2 threads
+       2        186  2.98/3/5/9   90/2/6/2 %      0.3 s  node2                                      4712  cpu: oneDNN 2.6.3, 2 threads
+       3        480  2.98/3/5/9  75/5/15/5 %      0.3 s  a-host-with-quite-a-long-name.example.org  4713  cuda:0: a device with a long name indeed
 
 servers: payload in and out; pushes applied and not applied
-  server  address     parameters  version       in      out  applied                not applied
-       0  node0:7000   2,000,000    4,800  11.2 GB  11.2 GB    4,800  2 not finite, 1 duplicate
-       1  node1:7000   2,000,000    4,800  11.2 GB  11.2 GB    4,800
+  server  parameters  version       in      out  applied                not applied  address
+       0   2,000,000    4,800  11.2 GB  11.2 GB    4,800  2 not finite, 1 duplicate  node0:7000
+       1   2,000,000    4,800  11.2 GB  11.2 GB    4,800                             node1:7000
 
 last events
   worker 3 (node3:4713) joined
@@ -81,7 +90,31 @@ TEST(StatusTextTest, FitsWithLongWordsAndNumbers) {
   status.mutable_workers(0)->set_staleness_max(123456789);
   status.mutable_workers(0)->set_device(std::string(300, 'd'));
   status.mutable_servers(0)->set_address(std::string(200, 'a') + ":1");
-  ExpectFits(StatusText(status, nullptr));
+  ExpectFits(status);
+  EXPECT_THAT(StatusText(status, nullptr), HasSubstr(std::string(300, 'd') + "\n"));
+}
+
+TEST(StatusTextTest, OnATerminalTablesLeaveOutColumnsAndSayWhich) {
+  const std::string text = StatusText(Troubled(), nullptr, 80);
+  EXPECT_THAT(text,
+              HasSubstr("  worker  samples/s   staleness         time  heartbeat  host               pid\n"));
+  EXPECT_THAT(text, HasSubstr("  a-host-with-qui…  4713\n  no room for: device\n"));
+  EXPECT_THAT(StatusText(Troubled(), nullptr, 120), HasSubstr("4713  cuda:0: a device with a"));
+}
+
+TEST(TrendsTest, DrawTheMeasuresOfATrainingJob) {
+  Trends trends;
+  v1::JobStatus status = HealthyStatus();
+  trends.Add(StatusJson(status, nullptr));
+  EXPECT_EQ(trends.Print(80), "");
+  for (const double loss : {0.4, 0.2, 0.1}) {
+    status.set_train_loss(loss);
+    status.set_test_accuracy(1 - loss);
+    status.set_samples_per_second(status.samples_per_second() + 100);
+    trends.Add(StatusJson(status, nullptr));
+  }
+  EXPECT_EQ(trends.Print(80), "  rate         ▁▃▆█\n  loss         ▃█▃▁\n  accuracy     █▁▅▇\n");
+  EXPECT_EQ(trends.Print(0), trends.Print(80));
 }
 
 TEST(StatusTextTest, SaysLittleOfAJobThatHasNotBegun) {
@@ -98,7 +131,7 @@ TEST(StatusTextTest, SaysLittleOfAJobThatHasNotBegun) {
   EXPECT_THAT(text, HasSubstr("not registered"));
   EXPECT_THAT(text, HasSubstr("no warnings\n"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
-  ExpectFits(text);
+  ExpectFits(status);
 }
 
 TEST(StatusTextTest, SaysThatConnectionsAreInClearText) {
@@ -126,8 +159,8 @@ TEST(StatusTextTest, SaysWhatEndedTheUpdatesOfAQuorum) {
   EXPECT_THAT(text,
               HasSubstr("\n  quorum       3.5 contributions in an update; 70.00 % of the updates closed by "
                         "all, 25.00 % by the\n               grace, 5.00 % by a loss\n"));
-  EXPECT_THAT(text, HasSubstr("  12 late in part\n"));
-  ExpectFits(text);
+  EXPECT_THAT(text, HasSubstr("  12 late in part  "));
+  ExpectFits(status);
   const nlohmann::ordered_json object = StatusJson(status, nullptr);
   EXPECT_EQ(object["closed_by_all"], 140);
   EXPECT_EQ(object["closed_by_grace"], 50);

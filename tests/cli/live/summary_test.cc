@@ -22,6 +22,9 @@ constexpr char kSummary[] = R"({
 TEST(SummaryTableTest, HasEverythingWithUnits) {
   const auto summary = nlohmann::json::parse(kSummary);
   EXPECT_EQ(SummaryTable(summary),
+            "  test accuracy  99.05 %\n"
+            "  test loss      0.03121\n"
+            "  outcome        done\n"
             "  algorithm      downpour\n"
             "  processes      2 servers, 1 worker\n"
             "  device         cpu\n"
@@ -29,18 +32,34 @@ TEST(SummaryTableTest, HasEverythingWithUnits) {
             "  time           2 min 36 s, 1,921 samples/s\n"
             "  workers' time  89.7 % computing, 0.2 % waiting to push, 8.0 % for weights, 2.2 % for data\n"
             "  round trip     p50 2.26 ms, p99 10.8 ms\n"
-            "  test accuracy  99.05 %\n"
-            "  test loss      0.03121\n"
             "  staleness      mean 0.98, p50 1, p99 2, max 5 updates\n"
             "  pushes         4,688 applied, 0 late, 0 not finite, 1 duplicate\n"
-            "  on the wire    22.5 GB pushed, 900 B pulled\n"
-            "  ended          DONE\n");
+            "  on the wire    22.5 GB pushed, 900 B pulled\n");
+}
+
+TEST(ResultTableTest, HasTheScoreAndTheOutcomeFirst) {
+  auto summary = nlohmann::json::parse(kSummary);
+  EXPECT_EQ(ResultTable(summary, {{"weights", "out/model.safetensors"}}),
+            "  test       accuracy 99.05 %, loss 0.03121\n"
+            "  outcome    done\n"
+            "  trained    5 epochs, 300,000 samples, 4,688 updates\n"
+            "  time       2 min 36 s, 1,921 samples/s\n"
+            "  staleness  mean 0.98, p50 1, p99 2, max 5 updates\n"
+            "  weights    out/model.safetensors\n");
+  for (const char* key : {"staleness_mean", "staleness_p50", "staleness_p99", "staleness_max"})
+    summary[key] = 0;
+  EXPECT_THAT(ResultTable(summary, {}), Not(HasSubstr("staleness")));
+  summary["best_test_accuracy"] = 0.9905;
+  summary["best_at_samples"] = 300000;
+  EXPECT_THAT(ResultTable(summary, {}), Not(HasSubstr("best")));
+  summary["best_test_accuracy"] = 0.992;
+  EXPECT_THAT(ResultTable(summary, {}), HasSubstr("loss 0.03121, best 99.20 % after 300,000 samples\n"));
 }
 
 TEST(SummaryTableTest, LeavesOutFieldsThatAreMissingOrOfAnotherType) {
   const auto summary = nlohmann::json::parse(
       R"({"test_accuracy": null, "workers": 2, "reason": "SIGINT", "phase": "STOPPED"})");
-  EXPECT_EQ(SummaryTable(summary), "  processes  2 workers\n  ended      STOPPED, SIGINT\n");
+  EXPECT_EQ(SummaryTable(summary), "  outcome    stopped, SIGINT\n  processes  2 workers\n");
 }
 
 TEST(SummaryTableTest, LeavesOutTimesThatAreZero) {
@@ -65,8 +84,8 @@ TEST(SummaryTableTest, SaysWhichEvaluationWasBestAndWhyItEnded) {
       "best_test_accuracy": 0.9812, "best_at_samples": 42000, "phase": "DONE", "reason": "",
       "ended_early": "test accuracy 0.9812 reached evaluation.target_accuracy 0.98"})");
   EXPECT_EQ(SummaryTable(summary),
-            "  best evaluation  7, test accuracy 98.12 %, test loss 0.0612, after 42,000 samples\n"
-            "  ended            DONE, test accuracy 0.9812 reached evaluation.target_accuracy 0.98\n");
+            "  outcome          done, test accuracy 0.9812 reached evaluation.target_accuracy 0.98\n"
+            "  best evaluation  7, test accuracy 98.12 %, test loss 0.0612, after 42,000 samples\n");
 }
 
 TEST(SummaryTableTest, HasStalenessInTimeAndImplicitMomentum) {

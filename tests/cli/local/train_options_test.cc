@@ -66,7 +66,7 @@ TEST(TrainOptionsTest, AProgramMayTakeThePlaceOfAJob) {
 
 TEST(TrainHelpTest, HasExamplesAndEveryFlag) {
   TrainOptions options;
-  const std::string help = TrainCommandLine(&options).Help();
+  const std::string help = TrainCommandLine(&options).Help(/*all=*/true, 80);
   for (const char* word : {"Examples:", "--out=DIR", "--servers=N", "--set=PATH=VALUE", "--resume"}) {
     EXPECT_THAT(help, HasSubstr(word));
   }

@@ -85,7 +85,7 @@ TEST_F(TrainTest, AFinishedJobEndsWithItsSummary) {
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_EQ(err_.str(), "");
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("training mnist_mlp with "), HasSubstr("on 1 server and 1 worker"),
-                                HasSubstr("test accuracy 50.00 %"), HasSubstr("ended          DONE"),
+                                HasSubstr("test accuracy 50.00 %"), HasSubstr("  outcome  done\n"),
                                 HasSubstr(options_.out + "/model.safetensors")));
   ExpectNoChildLeft();
 }
@@ -181,9 +181,8 @@ TEST_F(TrainTest, AWorkerIsNamedAsTheJobNamesIt) {
       "wait_gone $(tail -n 1 $OUT/pids); wait_asked; wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(),
-              AllOf(ContainsRegex("worker-0 \\(pid [0-9]+\\) is worker 1 of the job"),
-                    ContainsRegex("worker-1 \\(pid [0-9]+\\) is worker 0 of the job"),
-                    ContainsRegex("worker-1 \\(pid [0-9]+, worker 0 of the job\\) died: exit code 3")));
+              AllOf(ContainsRegex("worker-1 \\(pid [0-9]+, worker 0 of the job\\) died: exit code 3"),
+                    Not(HasSubstr(" is worker "))));
 }
 
 TEST_F(TrainTest, AWorkerThatIsAlwaysKilledIsStartedAgainFiveTimes) {
@@ -349,8 +348,8 @@ TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
   bounds_.end = 0.2;  // this worker gets no signal to end
   EXPECT_EQ(Train(), 128 + SIGTERM) << err_.str();
   EXPECT_THAT(out_.str(),
-              AllOf(HasSubstr("SIGTERM: stopping after saving a checkpoint"),
-                    HasSubstr("ended          STOPPED"), HasSubstr("To resume from the last checkpoint")));
+              AllOf(HasSubstr("SIGTERM: stopping after saving a checkpoint"), HasSubstr("  outcome  stopped"),
+                    HasSubstr("To resume from the last checkpoint")));
   const auto log = ReadTextFile(options_.out + "/logs/server-0.log");
   ASSERT_TRUE(log.ok());
   EXPECT_THAT(*log, HasSubstr("Stop: SIGTERM to `catchment train`"));
@@ -367,7 +366,7 @@ TEST_F(TrainTest, WarningsOfABatchSystemStopTheJobInOrder) {
     bounds_.end = 0.2;  // this worker gets no signal to end
     EXPECT_GT(Train(), 128) << err_.str();
     EXPECT_THAT(out_.str(), AllOf(HasSubstr("SIG" + warning + ": stopping after saving a checkpoint"),
-                                  HasSubstr("ended          STOPPED"), Not(HasSubstr("killing"))));
+                                  HasSubstr("  outcome  stopped"), Not(HasSubstr("killing"))));
     ExpectNoChildLeft();
   }
 }
@@ -391,7 +390,7 @@ TEST_F(TrainTest, ALostEvaluatorIsStartedAgainTwiceAndTrainingGoesOn) {
       "wait_gone $(tail -n 1 $OUT/starts); wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 1) << out_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("evaluator (pid"), HasSubstr("started the evaluator again"),
-                                HasSubstr("the evaluator is not restarted"), HasSubstr("DONE")));
+                                HasSubstr("the evaluator is not restarted"), HasSubstr("  outcome  done\n")));
   EXPECT_THAT(err_.str(),
               HasSubstr("the job's results are kept, but the evaluator failed, so scores may be missing"));
 }
@@ -428,8 +427,8 @@ TEST_F(TrainTest, AProgramThatFailsAfterItsLastStepIsReportedAndTheResultsAreKep
       "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish\n"
       "wait_for $OUT/summary.json; sleep 0.2; exit 4");
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(out_.str(),
-              AllOf(HasSubstr("    cannot save"), HasSubstr("DONE"), Not(HasSubstr("training continues"))));
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("    cannot save"), HasSubstr("  outcome  done\n"),
+                                Not(HasSubstr("training continues"))));
   EXPECT_THAT(
       err_.str(),
       HasSubstr("the job's results are kept, but the program of worker-0 failed after its last step, and the "

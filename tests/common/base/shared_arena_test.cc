@@ -132,6 +132,35 @@ TEST(MappedArenaTest, KnowsItsBounds) {
   EXPECT_FALSE(mapped->Counter(65)) << "not aligned";
 }
 
+TEST(MappedArenaTest, HasTheMemoryThatTheArenaIncludes) {
+  const auto arena = *SharedArena::Create("test", kBytes + 100);  // not whole pages
+  const auto program = *SharedMemory::Create("gradient", 5000);
+  EXPECT_FALSE(arena->OffsetOf(program.data()));
+  arena->Include(program);
+  program.data()[4999] = 'x';
+  const v1::SharedMemory offer = arena->Offer();
+  const auto mapped = *MappedArena::Open(offer, 0);
+  const std::optional<uint64_t> place = arena->OffsetOf(program.data());
+  ASSERT_TRUE(place);
+  EXPECT_EQ(*arena->OffsetOf(program.data() + 4999), *place + 4999);
+  EXPECT_FALSE(arena->OffsetOf(program.data() + 5000));
+  EXPECT_EQ(*mapped->At(*place + 4999, 1), 'x');
+  EXPECT_EQ(mapped->At(*place, 5001), nullptr);
+  std::pmr::vector<char> own(1, 'y', arena.get());
+  EXPECT_EQ(*mapped->At(*arena->OffsetOf(own.data()), 1), 'y');
+
+  const auto refusal = [&](const std::function<void(v1::SharedMemory::More*)>& change) {
+    v1::SharedMemory wrong = offer;
+    change(wrong.mutable_more());
+    return std::string(MappedArena::Open(wrong, 0).status().message());
+  };
+  EXPECT_THAT(refusal([](auto* more) { more->set_bytes(4999); }), HasSubstr("not sealed memory"));
+  EXPECT_THAT(refusal([](auto* more) { more->set_bytes(UINT64_MAX); }), HasSubstr("impossible size"));
+  EXPECT_THAT(refusal([](auto* more) { more->set_bytes(0); }), HasSubstr("impossible size"));
+  EXPECT_THAT(refusal([](auto* more) { more->set_descriptor_number(0); }),
+              HasSubstr("not shared memory of Catchment"));
+}
+
 TEST(MappedArenaTest, RefusesWhatIsNotTheOfferedMemory) {
   const auto arena = MakeArena();
   const auto refusal = [&](const std::function<void(v1::SharedMemory*)>& change) {

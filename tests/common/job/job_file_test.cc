@@ -131,7 +131,7 @@ TEST(LoadJob, UnknownFieldHasItsPlaceItsNearestNameAndTheKnownOnes) {
   EXPECT_EQ(FileError("batch_size: 64\noptimizer {\n  learing_rate: 0.1\n}\n"),
             "job.textproto:3:3: optimizer.learing_rate: no such field; did you mean learning_rate? (kind, "
             "learning_rate, momentum, nesterov, beta1, beta2, epsilon, schedule, rho, "
-            "weight_decay, clip_value, clip_norm, trust_coefficient, worker_scaling, centered)");
+            "weight_decay, clip_value, clip_norm, trust_coefficient, worker_scaling, centered, groups)");
   EXPECT_THAT(FileError("epoch: 3"),
               StartsWith("job.textproto:1:1: epoch: no such field; did you mean epochs? (name"));
   EXPECT_THAT(FileError("frobnicate: 3"),
@@ -352,7 +352,7 @@ TEST(Overrides, MistakesAreNamed) {
       OverrideError("optimizer.learing_rate=0.05"),
       "optimizer.learing_rate: no such field; did you mean learning_rate? (kind, learning_rate, momentum, "
       "nesterov, beta1, beta2, epsilon, schedule, rho, "
-      "weight_decay, clip_value, clip_norm, trust_coefficient, worker_scaling, centered)");
+      "weight_decay, clip_value, clip_norm, trust_coefficient, worker_scaling, centered, groups)");
   EXPECT_EQ(OverrideError("batch_size=many"),
             "batch_size: expected a whole number from 0 to 4294967295, got many");
   EXPECT_EQ(OverrideError("batch_size="),

@@ -192,8 +192,8 @@ TEST(ModelShapes, SyntheticModelsOfFewParametersHaveFewTensors) {
 
 TEST(ModelShapes, SyntheticModelsNeedParametersAndStandAlone) {
   EXPECT_EQ(Errors("synthetic { }"),
-            "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
-  EXPECT_THAT(Errors("synthetic { parameters: 18446744073709551615 }"), HasSubstr("from 1 to 2147483647"));
+            "model.synthetic.parameters: is 0; it is required, from 1 to 1099511627776");
+  EXPECT_THAT(Errors("synthetic { parameters: 18446744073709551615 }"), HasSubstr("from 1 to 1099511627776"));
   EXPECT_EQ(Errors("synthetic { parameters: 5 } layers { flatten {} }"),
             "model.synthetic: is given together with layers; a model has layers, or is synthetic or "
             "external: keep only one of them");

@@ -216,9 +216,40 @@ TEST(WholeTensors, RefusesWhatCannotBe) {
   };
   EXPECT_EQ(error({5, 6}, 3), "cannot split 2 tensors, which stay whole, between 3 servers; use 1 to 2");
   EXPECT_EQ(error({5, 6}, 0), "cannot split 2 tensors, which stay whole, between 0 servers; use 1 to 2");
-  EXPECT_EQ(error({5, 134217729}, 1),
-            "tensor t1 134217729 has 134217729 values; one that stays whole has at most 134217728");
-  EXPECT_EQ(error({5, 134217728}, 1), "");
+  EXPECT_EQ(error({5, 535822337}, 1),
+            "tensor t1 535822337 has 535822337 values, and one that stays whole has at most 535822336; use "
+            "smaller tensors");
+  EXPECT_EQ(error({5, 535822336}, 1), "");
+}
+
+TEST(ParameterLayout, CountsInSixtyFourBits) {
+  constexpr int64_t kBlock = 65536;
+  const auto create = [](const std::vector<int64_t>& sizes, int num_shards, int64_t block,
+                         int fragments = 1) {
+    return ParameterLayout::Create(Sized(sizes), num_shards, block, Cuts::kAnywhere, fragments);
+  };
+  for (const int fragments : {1, 4}) {
+    const auto layout = create({kMaxParameters / 16, kMaxParameters / 16 + 17}, 3, kBlock, fragments);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    EXPECT_EQ(layout->size(), kMaxParameters / 8 + 17);
+    int64_t end = 0;
+    for (int s = 0; s < 3; ++s) {
+      const int last = layout->num_blocks(s) - 1;
+      EXPECT_EQ(layout->block(s, 0).begin, end);
+      end = layout->shard(s).end;
+      EXPECT_EQ(layout->block(s, last).end, end);
+      EXPECT_EQ(layout->BlocksOf(s, {end - 1, end}), (Range{last, last + 1}));
+    }
+    EXPECT_EQ(end, layout->size());
+  }
+  EXPECT_EQ(create({kMaxParameters, 1}, 9999, kBlock).status().message(),
+            "the model has more than 1099511627776 parameters (2^40), which is the most");
+  EXPECT_EQ(TensorSpec({"a", {int64_t{1} << 62, 8}}).size(), kMaxParameters + 1);
+  EXPECT_EQ(
+      create({kMaxParameters}, 4, kBlock).status().message(),
+      "cannot cut the 274877906944 parameters of a server into blocks of 65536: that is more than 2097152 "
+      "blocks; use a block_kib of at least 512, or more servers");
+  EXPECT_TRUE(create({kMaxParameters}, 8, kBlock).ok());
 }
 
 TEST(ParameterLayout, FindsTheBlocksOfValues) {

@@ -127,6 +127,7 @@ faults {
   slowest_kib_per_second: 64
   stuck_seconds: 300
   standby: 0
+  hold_up_seconds: 20
 }
 block_kib: 1024
 compression {
@@ -653,7 +654,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"faults.heartbeat_timeout_seconds=0"}, "faults.heartbeat_timeout_seconds range"},
         Case{{"faults.non_finite_limit=0"}, "faults.non_finite_limit range"},
         Case{{"faults.connect_timeout_seconds=-1"}, "faults.connect_timeout_seconds range"},
-        Case{{"faults.stuck_seconds=-1"}, "faults.stuck_seconds range"}));
+        Case{{"faults.stuck_seconds=-1"}, "faults.stuck_seconds range"},
+        Case{{"faults.hold_up_seconds=-1"}, "faults.hold_up_seconds range"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Consistency, Refuses,
@@ -838,6 +840,48 @@ INSTANTIATE_TEST_SUITE_P(
         On("sync", {"optimizer.clip_norm=inf"}, "optimizer.clip_norm range"),
         On("diloco", {"updates=18446744073709551"}, "updates range")));
 
+// The optimizer with these groups.
+std::string Groups(const std::string& groups) { return absl::StrCat("optimizer={", groups, "}"); }
+
+constexpr char kBias[] = "groups { names: '*.bias' weight_decay: 0 } ";
+constexpr char kSlow[] = "groups { names: '*.bias' learning_rate_factor: 0.1 } ";
+
+INSTANTIATE_TEST_SUITE_P(
+    Groups, Refuses,
+    ::testing::Values(
+        Case{{Groups("groups { frozen: true }")}, "optimizer.groups[0].names missing"},
+        Case{{Groups("groups { names: '*.bias' names: 'dense2.*' }")},
+             "optimizer.groups[0].names[1] unknown"},
+        Case{{Groups("groups { names: '*.bias' weight_decay: -1 }")},
+             "optimizer.groups[0].weight_decay range"},
+        Case{{Groups("groups { names: '*.bias' learning_rate_factor: 0 }")},
+             "optimizer.groups[0].learning_rate_factor range"},
+        Case{{Groups("groups { names: '*.bias' weight_decay: 0 frozen: true }")},
+             "optimizer.groups[0].frozen conflict"},
+        Case{{Groups(absl::StrCat(kBias, "groups { names: 'dense1.bias' }"))}, "optimizer.groups[1] unused"},
+        Case{{Groups(absl::StrCat(kBias, "groups { names: '*' } groups { names: 'dense1.w*' }"))},
+             "optimizer.groups[2] unused"},
+        Case{{Groups("groups { names: '*' frozen: true }")}, "optimizer.groups conflict"},
+        Case{{Groups("kind: ADAMW learning_rate: 0.5 "
+                     "groups { names: '*.bias' learning_rate_factor: 10 weight_decay: 0.5 }")},
+             "optimizer.groups[0] conflict"},
+        On("easgd", {Groups("groups { names: '*.bias' weight_decay: 0.1 }")},
+           "optimizer.groups[0].weight_decay conflict"),
+        On("gem", {Groups(kSlow)}, "optimizer.groups[0].learning_rate_factor conflict"),
+        On("gap_aware", {Groups(kSlow)}, "optimizer.groups[0].learning_rate_factor conflict"),
+        On("downpour", {Groups(kSlow), "algorithm.compensation.closed_loop_momentum={}"},
+           "optimizer.groups[0].learning_rate_factor conflict"),
+        On("diloco", {absl::StrCat(kLocal, "={groups { names: '*.bias' frozen: true }}")},
+           absl::StrCat(kLocal, ".groups unused"))));
+
+TEST(Validate, EveryPresetHasGroupsWithoutDecayAndFrozenOnes) {
+  for (const Preset& preset : Presets()) {
+    for (const char* groups : {"groups { names: '*.bias' weight_decay: 0 } groups { names: '?*.weight' }",
+                               "groups { names: 'dense[0-9].bias' frozen: true }"})
+      Filled({Groups(groups), "workers=4", absl::StrCat("algorithm.preset=", preset.name)});
+  }
+}
+
 TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.preset=diloco", "algorithm.consistency.asynchronous={}",
           "compression={push:TOP_K pull:BFLOAT16}"});
@@ -967,11 +1011,20 @@ TEST(Validate, ExternalModelsAreChecked) {
             "model.external.tensors[1].name: is required");
   EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 0}"})),
             "model.external.tensors[0].shape: is 0; must be at least 1");
-  EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 2000000000}"})),
-            "model.external.tensors: have more than 2147483647 values together; that is the most");
+  EXPECT_TRUE(FillDefaultsAndValidate(
+                  External({"model.external.tensors[0]={name: 'c' shape: 1048576 shape: 1048575}"}))
+                  .ok());
+  EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 1048576 shape: 1048576}"})),
+            "model.external.tensors: have more than 1099511627776 values together (2^40), which is the most");
   EXPECT_THAT(Errors(External({"model.external={}"})), HasSubstr("model.external.tensors: has none"));
   EXPECT_THAT(Errors(External({"model.synthetic={parameters: 10}"})),
               HasSubstr("model.external: is given together with synthetic"));
+}
+
+TEST(Validate, GroupsAreNotForProgramsWithTheirOwnOptimizer) {
+  EXPECT_EQ(FoundProblems(External({"algorithm.preset=local_sgd", Groups("groups { names: 'a' }"),
+                                    "model.external.local_steps=true"})),
+            "optimizer.groups conflict");
 }
 
 TEST(Validate, ExternalModelAndDataGoTogetherOnly) {
@@ -989,7 +1042,7 @@ TEST(Validate, ExternalModelAndDataGoTogetherOnly) {
 
 TEST(Validate, SyntheticModelsAreChecked) {
   EXPECT_EQ(Errors(Synthetic({"model.synthetic={}"})),
-            "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
+            "model.synthetic.parameters: is 0; it is required, from 1 to 1099511627776");
   EXPECT_EQ(Errors(Synthetic({"model.synthetic.step_ms=-1"})),
             "model.synthetic.step_ms: is -1; must be from 0 to 600000");
   EXPECT_EQ(Errors(Synthetic({"model.synthetic.spread=nan"})),

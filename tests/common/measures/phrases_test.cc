@@ -60,7 +60,8 @@ TEST(PhraseTest, RowsNameMeasures) {
     }
   };
   check(StatusRows(), kInStatus, {"quorum_ends", "in_memory", "loader_threads", "checkpoint", "security"});
-  check(SummaryRows(), kInSummary, {"time_split"});
+  check(ResultRows(), kInSummary, {"outcome"});
+  check(SummaryRows(), kInSummary, {"outcome", "time_split"});
 }
 
 }  // namespace

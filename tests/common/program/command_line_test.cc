@@ -121,13 +121,21 @@ TEST_F(FlagsTest, DashesAndUnderscoresInNamesAreOne) {
 
 TEST_F(FlagsTest, HelpIsKnown) {
   MustParse({"--help"});
-  EXPECT_TRUE(flags_.help());
+  EXPECT_EQ(flags_.help(), FlagSet::Help::kLong);
+  MustParse({"-h"});
+  EXPECT_EQ(flags_.help(), FlagSet::Help::kShort);
 }
 
 TEST_F(FlagsTest, AnUnknownFlagIsNamedWithTheNearestOne) {
   EXPECT_EQ(Error({"--worker=2"}), "unknown flag --worker; is it --workers?");
   EXPECT_EQ(Error({"--jsn"}), "unknown flag --jsn; is it --json?");
   EXPECT_EQ(Error({"--frobnicate"}), "unknown flag --frobnicate; --help lists them");
+}
+
+TEST_F(FlagsTest, ASwitchIsNegatedByNo) {
+  MustParse({"--json", "--no-json"});
+  EXPECT_FALSE(json_);
+  EXPECT_EQ(Error({"--no-out"}), "unknown flag --no_out; --help lists them");
 }
 
 TEST_F(FlagsTest, BadValuesNameFlagValueAndWhatIsAllowed) {
@@ -141,10 +149,23 @@ TEST_F(FlagsTest, BadValuesNameFlagValueAndWhatIsAllowed) {
 }
 
 TEST_F(FlagsTest, DescribesEveryFlag) {
-  const std::string text = flags_.Describe();
+  const std::string text = flags_.Describe(80);
   EXPECT_THAT(text, HasSubstr("  --out=DIR                 Where everything goes.\n"));
   EXPECT_THAT(text, HasSubstr("  --json                    Only JSON.\n"));
   EXPECT_THAT(text, HasSubstr("  --watch[=SECONDS]         Again.\n"));
+}
+
+TEST_F(FlagsTest, GroupsHaveHeadingsAndTheShortHelpHasFirstFlagsAndFirstSentences) {
+  flags_.BeginGroup("Others");
+  int more = 0;
+  for (int i = 0; i < 9; ++i)
+    flags_.AddInt(absl::StrCat("more", i), "N", 1, &more, "The first sentence. The second sentence.");
+  EXPECT_THAT(flags_.Describe(40),
+              HasSubstr("\nOthers:\n  --more0=N\n      The first sentence. The second\n      sentence.\n"));
+  const std::string text = flags_.DescribeFirst(80);
+  EXPECT_THAT(text, ::testing::StartsWith("\nFlags, 10 of "));
+  EXPECT_THAT(text, HasSubstr("  --more0=N                 The first sentence.\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 12);
 }
 
 class CommandLineTest : public ::testing::Test {
@@ -228,6 +249,14 @@ TEST_F(CommandLineTest, HelpNeedsNothingElseAndListsFlagsBetweenUsageAndNotes) {
   EXPECT_THAT(out_.str(), ::testing::EndsWith("\nExit code: 0.\n"));
 }
 
+TEST_F(CommandLineTest, TheShortHelpLeadsToTheLongOne) {
+  EXPECT_EQ(Run({"-h"}), 0);
+  EXPECT_EQ(out_.str(),
+            "catchment pack JOB\n\nExample:\n  catchment pack job.textproto --out=out\n\nFlags:\n"
+            "  --out=DIR                 Where shards go.\n  --resume                  Resumes.\n\n"
+            "All flags, examples and exit codes: catchment pack --help\n");
+}
+
 TEST_F(CommandLineTest, HelpInJsonDescribesFlagsAndArgument) {
   EXPECT_EQ(Run({"--help=json"}), 0);
   EXPECT_EQ(runs_, 0);
@@ -237,6 +266,7 @@ TEST_F(CommandLineTest, HelpInJsonDescribesFlagsAndArgument) {
   EXPECT_EQ(json["flags"][0]["name"], "out");
   EXPECT_EQ(json["flags"][0]["value"], "DIR");
   EXPECT_EQ(json["flags"][0]["help"], "Where shards go. Required.");
+  EXPECT_EQ(json["flags"][0]["group"], "Flags");
   EXPECT_THAT(std::string(json["usage"]), ::testing::StartsWith("catchment pack JOB"));
 }
 

@@ -1,6 +1,6 @@
 """Makes optimizers.json: what torch.optim does on fixed gradients, for other implementations to be held to.
 
-    python3 make_golden.py > optimizers.json          (needs torch; Debian's python3-torch, 1.13, was used)
+    python3 make_golden.py > optimizers.json          (needs torch)
 
 The file, in float64 unless it says otherwise:
   torch      version
@@ -12,6 +12,8 @@ The file, in float64 unless it says otherwise:
                          is left to the defaults, here and in PyTorch
              torch       the same as a call; numbers as they are after a job file's float32 has rounded them
              weights     {"step": [n]}, after some of the steps
+  tensors    sizes of the tensors w0, w1, ... that the n values are in cases with groups, whose parameters are
+             groups of PyTorch's optimizer; what is frozen is not among them
 With a schedule, which is ONE_CYCLE, rate and momentum of step t are those of OneCycleLR, at progress (t - 1)
 / (steps - 1).
 """
@@ -25,6 +27,7 @@ import torch
 
 STEPS = 100
 SHOWN = (1, 2, 3, 10, 50, 100)
+TENSORS = [2, 3, 1, 2]
 
 
 def float32(x):
@@ -56,7 +59,7 @@ def torch_arguments(optimizer):
     arguments = {
         rename.get(name, name): float32(value) if isinstance(value, float) else value
         for name, value in optimizer.items()
-        if name not in ("kind", "beta1", "beta2", "clip_value", "schedule")
+        if name not in ("kind", "beta1", "beta2", "clip_value", "schedule", "groups")
     }
     if "beta1" in optimizer:
         arguments["betas"] = (float32(optimizer["beta1"]), float32(optimizer["beta2"]))
@@ -70,7 +73,7 @@ def one_cycle(optimizer, torch_optimizer):
     start, end = schedule["initial_lr_fraction"], schedule["final_fraction"]
     return torch.optim.lr_scheduler.OneCycleLR(
         torch_optimizer,
-        max_lr=float32(optimizer["learning_rate"]),
+        max_lr=[group["lr"] for group in torch_optimizer.param_groups],
         total_steps=STEPS,
         pct_start=(schedule["pct_start"] * (STEPS - 1) + 1) / STEPS,
         div_factor=1 / start,
@@ -80,30 +83,57 @@ def one_cycle(optimizer, torch_optimizer):
     )
 
 
+def torch_groups(optimizer, tensors, rate):
+    """Returns the tensors in groups of torch.optim, without those that are frozen."""
+    groups = []
+    for index, tensor in enumerate(tensors):
+        own = next((g for g in optimizer.get("groups", ()) if "w%d" % index in g["names"]), {})
+        group = {"params": [tensor]}
+        if "weight_decay" in own:
+            group["weight_decay"] = float32(own["weight_decay"])
+        if "learning_rate_factor" in own:
+            group["lr"] = rate * float32(own["learning_rate_factor"])
+        if not own.get("frozen"):
+            groups.append(group)
+    return groups
+
+
 def run(optimizer, weights, gradients):
-    parameter = torch.nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+    sizes = TENSORS if "groups" in optimizer else [len(weights)]
+    tensors = [
+        torch.nn.Parameter(values) for values in torch.tensor(weights, dtype=torch.float64).split(sizes)
+    ]
     name, arguments = NAMES[optimizer["kind"]][0], torch_arguments(optimizer)
-    torch_optimizer = getattr(torch.optim, name)([parameter], **arguments)
+    groups = torch_groups(optimizer, tensors, arguments.get("lr"))
+    torch_optimizer = getattr(torch.optim, name)(groups, **arguments)
     scheduler = one_cycle(optimizer, torch_optimizer) if "schedule" in optimizer else None
     shown = {}
     for step, gradient in enumerate(gradients, 1):
-        parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+        for tensor, values in zip(tensors, torch.tensor(gradient, dtype=torch.float64).split(sizes)):
+            tensor.grad = values.clone()
         if "clip_value" in optimizer:
-            torch.nn.utils.clip_grad_value_([parameter], float32(optimizer["clip_value"]))
+            torch.nn.utils.clip_grad_value_(tensors, float32(optimizer["clip_value"]))
         torch_optimizer.step()
         if scheduler is not None and step < STEPS:
             scheduler.step()
         if step in SHOWN:
-            shown[str(step)] = parameter.tolist()
+            shown[str(step)] = torch.cat([tensor.detach() for tensor in tensors]).tolist()
     call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     clip = f"clip_grad_value_({float32(optimizer['clip_value'])!r}); " if "clip_value" in optimizer else ""
     cycle = "; OneCycleLR" if scheduler is not None else ""
-    return f"{clip}torch.optim.{name}({call}){cycle}", shown
+    own = f"{len(groups)} groups, " if len(groups) > 1 else ""
+    return f"{clip}torch.optim.{name}({own}{call}){cycle}", shown
 
 
 CYCLE = dict(
     decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=0.001, min_momentum=0.6
 )
+
+GROUPS = [
+    {"names": ["w0"], "weight_decay": 0.0},
+    {"names": ["w1"], "weight_decay": 0.2, "learning_rate_factor": 0.25},
+    {"names": ["w2"], "frozen": True},
+]
 
 CASES = {
     "sgd": dict(kind="SGD", learning_rate=0.01),
@@ -160,6 +190,21 @@ CASES = {
     "adamw_cycled": dict(
         kind="ADAMW", learning_rate=0.001, beta1=0.9, beta2=0.99, weight_decay=0.1, schedule=CYCLE
     ),
+    "momentum_groups": dict(kind="SGD", learning_rate=0.005, momentum=0.9, weight_decay=0.05, groups=GROUPS),
+    "nesterov_clipped_groups": dict(
+        kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, clip_value=0.25, groups=GROUPS
+    ),
+    "rmsprop_groups": dict(kind="RMSPROP", learning_rate=0.001, weight_decay=0.1, groups=GROUPS),
+    "adamw_groups": dict(kind="ADAMW", learning_rate=0.001, weight_decay=0.1, groups=GROUPS),
+    "adamw_cycled_groups": dict(
+        kind="ADAMW",
+        learning_rate=0.001,
+        beta1=0.9,
+        beta2=0.99,
+        weight_decay=0.1,
+        schedule=CYCLE,
+        groups=GROUPS,
+    ),
 }
 
 
@@ -169,7 +214,13 @@ def main():
     for name, optimizer in CASES.items():
         call, shown = run(optimizer, weights, gradients)
         cases.append({"name": name, "optimizer": optimizer, "torch": call, "weights": shown})
-    golden = {"torch": torch.__version__, "weights": weights, "gradients": gradients, "cases": cases}
+    golden = {
+        "torch": torch.__version__,
+        "weights": weights,
+        "gradients": gradients,
+        "tensors": TENSORS,
+        "cases": cases,
+    }
     text = json.dumps(golden, indent=1)
     # One vector a line.
     print(re.sub(r"\[\s+([-\d][^\[\]]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text))

@@ -87,6 +87,10 @@ def check(job):
         "clip_norm"
     ) or job.algorithm.contribution.pseudo_gradient.local_optimizer.HasField("clip_norm"):
         raise Unsupported("this client does not clip gradients (optimizer.clip_norm)")
+    contribution = job.algorithm.contribution
+    own_steps = contribution.WhichOneof("kind") != "gradient" or contribution.gradient.local_learning_rate > 0
+    if job.optimizer.groups and own_steps:
+        raise Unsupported("this client has one rate for all parameters (optimizer.groups)")
     if job.faults.stragglers:
         raise Unsupported("this client cannot be slowed down (faults.stragglers)")
     if job.optimizer.kind in (7, 8, 9):

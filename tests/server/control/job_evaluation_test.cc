@@ -206,8 +206,7 @@ TEST_F(MasterTest, PlateauOfTheTestLossIsSentToAllShardsAndKept) {
   }
   EXPECT_EQ(factors, (std::vector<double>{1, 1, 0.25}));
   EXPECT_EQ(master_->Status().plateau_factor(), 0.25);
-  EXPECT_THAT(master_->events().TakeFresh(),
-              Contains(HasSubstr("the learning rate is now multiplied by 0.25")));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("the learning rate is now multiplied by 0.25")));
   Start(job, 2, master_->StateAt({.version = shards_[0].version()}));
   EXPECT_EQ(master_->Command().plateau_factor(), 0.25) << "after a restart";
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
@@ -247,7 +246,7 @@ TEST_F(MasterTest, AReachedTargetEndsTheJobInOrder) {
   EXPECT_DOUBLE_EQ(status.best_test_loss(), 0.25);
   EXPECT_DOUBLE_EQ(status.best_test_accuracy(), 0.9);
   EXPECT_EQ(status.best_at_samples(), status.samples());
-  EXPECT_THAT(master_->events().TakeFresh(), Contains(HasSubstr("done (test loss 0.5 reached")));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("done (test loss 0.5 reached")));
 }
 
 TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
@@ -375,7 +374,7 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_DOUBLE_EQ(wanted(1)->accuracy(), 0.6);
   EXPECT_EQ(wanted(2).status().message(),
             "the weights of evaluation 2 are refused: expected those of evaluation 1");
-  EXPECT_THAT(master_->events().TakeFresh(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
   EXPECT_EQ(master_->evaluation().BestWanted(worker.incarnation, 1).status().code(),
             absl::StatusCode::kNotFound);
   master_->OnBestKept(1, absl::OkStatus());
@@ -384,9 +383,8 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 2, 50)->keep()) << "worse";
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30)->keep());
   master_->OnBestKept(3, absl::ResourceExhaustedError("disk full"));
-  EXPECT_THAT(master_->events().TakeFresh(),
-              Contains("the weights of evaluation 3 were not saved: disk full; those of "
-                       "the previous best evaluation, if any, are kept"));
+  EXPECT_THAT(FreshEvents(), Contains("the weights of evaluation 3 were not saved: disk full; those of "
+                                      "the previous best evaluation, if any, are kept"));
   EXPECT_EQ(master_->state_machine().phase(), v1::JobStatus::TRAINING);
   EXPECT_EQ(master_->Status().best_evaluation(), 3u);
 }

@@ -45,8 +45,7 @@ TEST_F(MasterTest, OtherDataThanThatOfTheFirstWorkersWaitsUntilSamplesAreAssigne
                 HasSubstr("the worker (host:8) waits, because it has 101 training samples, and the job has "
                           "100, as worker 0 (host:7) has; give all"));
   }
-  EXPECT_THAT(master_->events().TakeFresh(),
-              Contains(HasSubstr("(host:8) has 101 training samples")).Times(1));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("(host:8) has 101 training samples")).Times(1));
   Worker other = Join();
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   const absl::Status status = master_->Register(request).status();
@@ -69,8 +68,7 @@ TEST_F(MasterTest, MostWorkersDecideTheDataAgainstAFirstOne) {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsNotReady(master_->Register(right).status()));
     right.set_pid(9);
     EXPECT_TRUE(master_->Register(right).ok()) << "two of the job's three workers agree";
-    EXPECT_THAT(master_->events().TakeFresh(),
-                Contains(HasSubstr("worker 0 (host:7) has other data than 2 of the")));
+    EXPECT_THAT(FreshEvents(), Contains(HasSubstr("worker 0 (host:7) has other data than 2 of the")));
     right.set_pid(8);
     EXPECT_TRUE(master_->Register(right).ok());
     EXPECT_EQ(master_->members().num_workers(), 2);
@@ -99,8 +97,7 @@ TEST_F(MasterTest, WorkersDecideTheNamesOfClasses) {
   v1::RegisterRequest worker = Registration();
   worker.set_class_names(7);
   ASSERT_TRUE(master_->Register(worker).ok());
-  EXPECT_THAT(master_->events().TakeFresh(),
-              Contains(HasSubstr("evaluator 0 (host:7) has classes of other names")));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("evaluator 0 (host:7) has classes of other names")));
   const absl::Status status = master_->Register(evaluator).status();
   EXPECT_TRUE(IsNotReady(status));
   EXPECT_THAT(std::string(status.message()),
@@ -325,7 +322,7 @@ TEST_F(MasterTest, WorkerThatLeavesAgainAndAgainDoesNotFillTheLog) {
     size_t bytes = 0, lines = 0;
     std::string last;
     const auto take = [&] {
-      for (const std::string& event : master_->events().TakeFresh()) {
+      for (const std::string& event : FreshEvents()) {
         EXPECT_THAT(event, Not(AnyOf(HasSubstr("\n"), HasSubstr("\u202e"), HasSubstr("\u009b"))));
         bytes += event.size();
         ++lines;

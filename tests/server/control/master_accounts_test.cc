@@ -35,7 +35,7 @@ TEST_F(MasterTest, WorkerThatStatesMoreStepsThanItHasIsRemoved) {
       ASSERT_TRUE(master_->OnShardReport(report).ok());
       EXPECT_EQ(master_->members().num_workers(), stated == assigned ? 2 : 1);
     }
-    EXPECT_THAT(master_->events().TakeFresh(),
+    EXPECT_THAT(FreshEvents(),
                 Contains(HasSubstr(absl::StrCat("worker 1 (host:7) stated ", assigned + 1,
                                                 " steps to server 1, but it was assigned ", assigned,
                                                 ": removed; its samples are assigned to others"))));
@@ -60,8 +60,7 @@ TEST_F(MasterTest, ScheduleFollowsTheMastersCountOnceAServerHasCountedMore) {
     Exchange();
     EXPECT_EQ(master_->Command().most_samples(), counted == 34 ? 0u : 34u);
   }
-  EXPECT_THAT(master_->events().TakeFresh(),
-              Contains(HasSubstr("server 0 has counted 35 samples, more than were")));
+  EXPECT_THAT(FreshEvents(), Contains(HasSubstr("server 0 has counted 35 samples, more than were")));
   shards_[0].extra()->clear_samples();
   shards_[0].extra()->clear_late_samples();
   DoLease({&worker});
@@ -285,7 +284,8 @@ TEST_F(MasterTest, ContributionThatReachedOnlyOneShardIsReportedAsComputedTwice)
 
 TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenRemoved) {
   v1::Job job = MakeJob({.workers = 2});
-  job.mutable_faults()->set_stuck_seconds(60);
+  job.mutable_faults()->set_stuck_seconds(300);
+  job.mutable_faults()->set_hold_up_seconds(60);
   Start(job);
   Worker kept = Join();
   Worker stuck = Join();
@@ -366,7 +366,8 @@ TEST_F(HeldUpTest, WorkersOfAnAddressThatHoldOthersUpAgainAndAgainHaveToWait) {
   const absl::Status status = master_->Register(Registration()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the worker (host:7) may register in 2"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("set a higher faults.stuck_seconds"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("set higher faults.hold_up_seconds and faults.stuck_seconds"));
   EXPECT_TRUE(master_->Register(Registration(v1::EVALUATOR)).ok());
   const absl::StatusOr<v1::RegisterReply> other = master_->Register(Registration(), "ipv4:10.0.0.9");
   ASSERT_TRUE(other.ok()) << other.status();

@@ -20,6 +20,13 @@ class MasterTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kSamples = 100;
 
+  // Returns the texts of the events since the previous call.
+  std::vector<std::string> FreshEvents() {
+    std::vector<std::string> texts;
+    for (const JobEvent& event : master_->events().TakeFresh()) texts.push_back(event.text);
+    return texts;
+  }
+
   struct Worker {
     uint32_t index = 0;
     uint64_t incarnation = 0;

@@ -21,6 +21,12 @@ v1::RegisterRequest From(const std::string& host, v1::Role role = v1::WORKER) {
 
 class MembershipTest : public ::testing::Test {
  protected:
+  std::vector<std::string> Fresh() {
+    std::vector<std::string> texts;
+    for (const JobEvent& event : events_.TakeFresh()) texts.push_back(event.text);
+    return texts;
+  }
+
   EventLog events_;
   Membership members_{10, 1, &events_};
 };
@@ -190,24 +196,23 @@ TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
 TEST_F(MembershipTest, TellsOfJoins) {
   members_.Register(From("host"), 0);
   EXPECT_THAT(events_.last(), Contains("worker 0 (host:42) joined"));
-  EXPECT_EQ(events_.TakeFresh().size(), 1u);
-  EXPECT_TRUE(events_.TakeFresh().empty());
+  EXPECT_EQ(Fresh().size(), 1u);
+  EXPECT_TRUE(Fresh().empty());
 }
 
 TEST_F(MembershipTest, EventsOfMembersAreLimitedAndThoseOfTheMasterAreNot) {
   const auto burst = static_cast<size_t>(EventLog::kBurst);
   for (size_t i = 0; i < burst + 50; ++i) events_.AddOfMember("worker 0 left", 100);
-  EXPECT_EQ(events_.TakeFresh().size(), burst);
+  EXPECT_EQ(Fresh().size(), burst);
   events_.Tick(100.5);
   events_.Add("checkpoint 3 is saved");
-  EXPECT_THAT(events_.TakeFresh(), ElementsAre("checkpoint 3 is saved"));
+  EXPECT_THAT(Fresh(), ElementsAre("checkpoint 3 is saved"));
   events_.Tick(101);
   events_.AddOfMember("worker 0 left", 101.5);
-  EXPECT_THAT(events_.TakeFresh(),
-              ElementsAre("50 further events of members are left out: there were more than "
-                          "2000 at once and then 1 a second"));
+  EXPECT_THAT(Fresh(), ElementsAre("50 further events of members are left out: there were more than "
+                                   "2000 at once and then 1 a second"));
   for (int i = 0; i < 3; ++i) events_.AddOfMember("worker 0 joined", 102.5);
-  const std::vector<std::string> fresh = events_.TakeFresh();
+  const std::vector<std::string> fresh = Fresh();
   ASSERT_EQ(fresh.size(), 2u);
   EXPECT_THAT(fresh[0], HasSubstr("1 further events"));
   EXPECT_EQ(fresh[1], "worker 0 joined");
@@ -223,7 +228,21 @@ TEST_F(MembershipTest, AnEventIsOneLine) {
   events_.Add("worker 0 failed: a\nE20261125 10:00:00 master_host.cc:1] the job failed\u202e");
   EXPECT_THAT(events_.last(),
               ElementsAre("worker 0 failed: a\\nE20261125 10:00:00 master_host.cc:1] the job failed\\u202e"));
-  EXPECT_EQ(events_.TakeFresh().front(), events_.last().front());
+  EXPECT_EQ(Fresh().front(), events_.last().front());
+}
+
+TEST_F(MembershipTest, TheLossOfAWorkerNamesIt) {
+  members_.Register(From("a"), 0);
+  members_.Register(From("b"), 0);
+  members_.Register(From("c", v1::EVALUATOR), 0);
+  ASSERT_TRUE(members_.Renew(v1::WORKER, 0, 1, 8).ok());
+  events_.TakeFresh();
+  EXPECT_EQ(members_.TakeExpired(11).size(), 2u);
+  const std::vector<JobEvent> fresh = events_.TakeFresh();
+  ASSERT_EQ(fresh.size(), 2u);
+  EXPECT_EQ(fresh[0].kind, JobEvent::kLost);
+  EXPECT_EQ(fresh[0].worker, 1u);
+  EXPECT_EQ(fresh[1].kind, "") << "of an evaluator";
 }
 
 TEST_F(MembershipTest, KeepsOnlyTheLastEvents) {

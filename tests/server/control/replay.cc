@@ -125,7 +125,7 @@ void Replay::Make(const v1::ControlInput& input) {
 }
 
 void Replay::Keep(const Effects& effects) {
-  events_.insert(events_.end(), effects.events.begin(), effects.events.end());
+  for (const JobEvent& event : effects.events) events_.push_back(event.text);
   for (const CompleteCheckpoint& checkpoint : effects.checkpoints)
     checkpoints_[checkpoint.number] = checkpoint;
 }

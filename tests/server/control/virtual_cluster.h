@@ -336,7 +336,7 @@ class VirtualCluster {
   void Step() {
     if (loop_->now().over()) return EndRun();
     Effects effects = loop_->Call<&ControlLoop::Step>(/*waited=*/false);
-    for (const std::string& event : effects.events) log_.push_back(event);
+    for (const JobEvent& event : effects.events) log_.push_back(event.text);
     Send(std::move(effects.replies));
     for (ServerCommand& command : effects.commands) Send(std::move(command));
     for (CompleteCheckpoint& checkpoint : effects.checkpoints) {

@@ -330,6 +330,31 @@ TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   EXPECT_EQ(lines_after(300, 40), before + 1) << "other weights with the same loss";
 }
 
+TEST(OutputsTest, EventsAreInTheNextLineAndTheLastOnesInOneBeforeTheSummary) {
+  const std::string directory = Directory("events");
+  auto outputs = *Outputs::Open(directory);
+  v1::JobStatus status = MakeStatus();
+  outputs->NoteEvent("worker 1 (host:7) failed", "lost", 1, 1.5);
+  outputs->NoteEvent("training with 2 workers", "", std::nullopt, 0);
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 10).ok());
+  status.set_samples(2000);
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 11).ok());
+  outputs->NoteEvent("checkpoint 20 is saved", "checkpoint", std::nullopt, 4);
+  outputs->NoteEvent("cannot write /tmp/\xff", "", std::nullopt, 4);
+  ASSERT_TRUE(outputs->WriteSummary(status, {}).ok());
+  const std::vector<json> lines = Lines(directory + "/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(
+      lines[0]["events"],
+      json::array(
+          {{{"wall_seconds", 1.5}, {"event", "worker 1 (host:7) failed"}, {"kind", "lost"}, {"worker", 1}},
+           {{"wall_seconds", 0}, {"event", "training with 2 workers"}}}));
+  EXPECT_EQ(lines[1]["events"], json::array());
+  EXPECT_EQ(lines[2]["events"][0]["kind"], "checkpoint");
+  EXPECT_EQ(lines[2]["events"][1]["event"], "cannot write /tmp/\ufffd");
+  EXPECT_EQ(lines[2]["samples"], 2000);
+}
+
 // A month of training, in which a line is due every second at first.
 TEST(OutputsTest, LinesOfALongJobComeLessOftenAndFewHaveTheValuesOfWorkers) {
   const std::string directory = Directory("long");

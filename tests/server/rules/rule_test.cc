@@ -225,7 +225,7 @@ TEST_P(AccruedGradientGroupTest, BlocksHaveTheBitsOfOneBlock) {
   const Group group(GetParam());
   const std::vector<float> start = RandomVector(4), momentum = RandomVector(5);
   std::vector<float> whole = start, whole_momentum = momentum;
-  rule->Apply(group.contributions, {kValues, whole.data(), {whole_momentum.data(), nullptr}, 0, 0.5f},
+  rule->Apply(group.contributions, {kValues, 0, whole.data(), {whole_momentum.data(), nullptr}, 0, 0.5f},
               nullptr);
   for (int64_t block : {1, 7, 1000, 4999}) {
     std::vector<float> weights = start, state = momentum;
@@ -233,7 +233,8 @@ TEST_P(AccruedGradientGroupTest, BlocksHaveTheBitsOfOneBlock) {
       std::vector<Rule::Input> parts = group.contributions;
       for (Rule::Input& part : parts) part.values += begin;
       const int64_t n = std::min(block, kValues - begin);
-      rule->Apply(parts, {n, weights.data() + begin, {state.data() + begin, nullptr}, 0, 0.5f}, nullptr);
+      rule->Apply(parts, {n, begin, weights.data() + begin, {state.data() + begin, nullptr}, 0, 0.5f},
+                  nullptr);
     }
     EXPECT_EQ(weights, whole) << block;
     EXPECT_EQ(state, whole_momentum) << block;
@@ -290,8 +291,8 @@ TEST(AccruedGradientRuleTest, StepsOfTheOptimizerAreCountedOn) {
   std::vector<std::vector<float>> states(4, std::vector<float>(kValues, 0.0f));
   const auto optimizer = MakeOptimizer(job.optimizer());
   for (uint64_t step = 0; step < 5; ++step) {
-    rule->Apply({{g.data(), 1}}, {kValues, weights.data(), {states[0].data(), states[1].data()}, step, 0.1f},
-                nullptr);
+    rule->Apply({{g.data(), 1}},
+                {kValues, 0, weights.data(), {states[0].data(), states[1].data()}, step, 0.1f}, nullptr);
     optimizer->Apply({0.1f, step + 1},
                      {kValues, g.data(), direct.data(), {states[2].data(), states[3].data()}, nullptr});
   }

@@ -172,6 +172,48 @@ TEST(ShardTest, UpdatesCopyABlockToTheSnapshotsThatWaitForItBeforeTheyChangeIt) 
   begun.clear();  // before the shard ends
 }
 
+TEST(ShardTest, ReadersOfWeightsGetThoseOfOneMomentBlockByBlock) {
+  ShardHarness shard(GradientJob(false), 40, 16, {0});
+  uint64_t pushes = 0;
+  const auto push = [&](uint32_t block) {
+    const uint64_t version = pushes / 3;
+    ASSERT_TRUE(shard.Handle({.sequence = version + 1, .version = version, .value = 1, .block = block}).ok());
+    ++pushes;
+  };
+  const auto read = [&](PendingWeights* weights, int blocks) {
+    std::vector<float> values;
+    for (int b = 0; b < blocks; ++b) values.push_back(*weights->Next()->data());
+    return values;
+  };
+  const auto first = shard.shard().BeginWeights();
+  auto left = shard.shard().BeginWeights();
+  for (uint32_t block : {1, 0}) push(block);
+  const auto second = shard.shard().BeginWeights();
+  EXPECT_EQ(read(left.get(), 1), std::vector<float>({0}));
+  push(2);
+  left.reset();
+  for (uint32_t block : {2, 1, 0}) push(block);
+  EXPECT_EQ(read(first.get(), 3), std::vector<float>({0, 0, 0}));
+  EXPECT_EQ(read(second.get(), 3), std::vector<float>({-1, -1, 0}));
+  EXPECT_EQ(shard.shard().Weights(), std::vector<float>(40, -2.0f));
+}
+
+// The last of many shards of a model with more parameters than 32 bits can count.
+TEST(ShardTest, SnapshotsAreOfAnyPartOfTheLargestModels) {
+  constexpr int64_t kParameters = (int64_t{1} << 33) + 5;
+  constexpr int kShards = 9999;
+  ShardHarness shard(GradientJob(false), FlatLayout(kParameters, kShards, 65536), kShards - 1, {0});
+  const auto last = static_cast<uint32_t>(shard.shard().num_blocks() - 1);
+  ASSERT_TRUE(shard.Handle({.value = 2, .block = last}).ok());
+  const ShardSnapshot snapshot = shard.shard().Snapshot();
+  EXPECT_GT(snapshot.state.begin(), int64_t{1} << 32);
+  EXPECT_EQ(snapshot.state.end(), kParameters);
+  EXPECT_EQ(shard.shard().block_range(static_cast<int>(last)).end, kParameters);
+  EXPECT_EQ(std::ssize(snapshot.weights), snapshot.state.end() - snapshot.state.begin());
+  EXPECT_EQ(snapshot.weights.front(), 0);
+  EXPECT_EQ(snapshot.weights.back(), -2);
+}
+
 TEST(ShardTest, WithoutADirectoryASnapshotHoldsNoValues) {
   std::unique_ptr<PendingSnapshot> begun;
   const ParameterLayout layout = FlatLayout(40, 1, 16);

@@ -89,9 +89,12 @@ inline v1::Roster WithIdle(v1::Roster roster, const std::vector<uint32_t>& worke
 
 // Says whose answer it is; is never delivered to.
 struct NamedSink final : AnswerSink {
-  explicit NamedSink(std::string name) : name(std::move(name)) {}
+  explicit NamedSink(std::string name, bool sends_again = false)
+      : name(std::move(name)), sends_again(sends_again) {}
   void Deliver(Answer) override {}
+  bool CanSendAgain() const override { return sends_again; }
   const std::string name;
+  const bool sends_again;
 };
 
 inline std::string NameOf(uint32_t worker) { return "worker " + std::to_string(worker); }
@@ -100,6 +103,7 @@ struct Reply {
   std::string to;
   BlockHeader header;
   std::vector<float> payload;
+  bool again = false;
 };
 
 // Returns the steps of a push that is not of the first step: more with every call.
@@ -190,6 +194,8 @@ class ShardHarness {
     shard_->Tick(now, &answers_);
   }
 
+  // Later contributions come over connections by which they can be asked for again.
+  void SendAgain() { send_again_ = true; }
   // Sets the time of later requests.
   void SetTime(double now) { now_ = now; }
 
@@ -209,7 +215,8 @@ class ShardHarness {
                              .steps = send.sequence};
     Request request = MakeRequest(
         send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation, header,
-        std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to), send.connection);
+        std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to, send_again_),
+        send.connection);
     const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                   values.size() * sizeof(float));
     absl::Status status =
@@ -222,7 +229,7 @@ class ShardHarness {
   std::vector<Reply> Take() {
     std::vector<Reply> replies;
     for (const Answer& answer : answers_) {
-      Reply reply{static_cast<NamedSink&>(*answer.sink).name, answer.header, {}};
+      Reply reply{static_cast<NamedSink&>(*answer.sink).name, answer.header, {}, answer.again};
       if (answer.payload != nullptr) {
         reply.payload.assign(answer.payload->data(), answer.payload->data() + answer.payload->size());
       }
@@ -261,6 +268,7 @@ class ShardHarness {
   double now_ = 0;
   double step_seconds_ = 0;
   uint64_t most_samples_ = 0;
+  bool send_again_ = false;
   std::optional<double> plateau_factor_;
   std::vector<Answer> answers_;
 };

@@ -51,6 +51,9 @@ v1::AccruedGradient Config(uint32_t push_period, uint32_t fetch_period, float lo
   return config;
 }
 
+// The factors of up to six parameters without groups.
+RateFactors One() { return RateFactors({}, nullptr, 6); }
+
 // f(x) = x^2 / 2, noting where the gradient is asked for.
 struct Quadratic {
   mutable std::vector<float> asked_at;
@@ -65,9 +68,9 @@ struct Quadratic {
 using Log = std::vector<std::string>;
 
 // n_push 2, n_fetch 3, eta_local 1/2, and a server with eta 1/4; every number worked out by hand.
-TEST(AccruedGradientTest, FollowsDownpoursPeriodsStepByStep) {
+void FollowDownpour(const ModelMemory& memory) {
   Center parameters(8, 0.25f);
-  AccruedGradient algorithm(Config(2, 3, 0.5f), 1, &parameters);
+  AccruedGradient algorithm(Config(2, 3, 0.5f), One(), 1, &parameters, memory);
   Quadratic f;
   const auto step = [&](uint32_t samples) {
     EXPECT_TRUE(algorithm.Run({samples, 0}, f).ok());
@@ -86,10 +89,35 @@ TEST(AccruedGradientTest, FollowsDownpoursPeriodsStepByStep) {
   EXPECT_EQ(parameters.TakeLog(), Log{"push 2.3125 of 64"}) << "what was not sent is";
   EXPECT_EQ(f.asked_at, (std::vector<float>{8, 4, 2, 5, 2.5, 1.25, 2.3125}));
 }
+TEST(AccruedGradientTest, FollowsDownpoursPeriodsStepByStep) { FollowDownpour({}); }
+TEST(AccruedGradientTest, FollowsThemInTheModelsMemory) {
+  std::vector<float> weights(1), gradient(1);
+  FollowDownpour({.weights = absl::MakeSpan(weights), .gradient = absl::MakeSpan(gradient)});
+  EXPECT_EQ(weights[0], 1.15625f);
+  EXPECT_EQ(gradient[0], 3.75f - 2.5f) << "the last one that was added to others";
+}
+
+TEST(AccruedGradientTest, LeavesNoCopyOfAGradientThatIsInTheModelsMemory) {
+  Center parameters(8, 0.5f);
+  std::vector<float> weights(1), gradient(1);
+  AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters,
+                            {.weights = absl::MakeSpan(weights), .gradient = absl::MakeSpan(gradient)});
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  for (int i = 0; i < 3; ++i) {
+    const auto f = [&](absl::Span<const float> x, absl::Span<float> g, PassObserver* observer) {
+      EXPECT_EQ(x.data(), weights.data());
+      EXPECT_EQ(g.data(), gradient.data());
+      Quadratic()(x, g, observer);
+    };
+    ASSERT_TRUE(algorithm.Run({10, 0}, f).ok());
+  }
+  ASSERT_TRUE(algorithm.Settle().ok());
+  EXPECT_EQ(weights[0], 1);
+}
 
 TEST(AccruedGradientTest, WithPeriodsOfOneEveryStepIsOneExchange) {
   Center parameters(8, 0.5f);
-  AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(algorithm.Run({10, 0}, f).ok());
@@ -100,7 +128,7 @@ TEST(AccruedGradientTest, WithPeriodsOfOneEveryStepIsOneExchange) {
 
 TEST(AccruedGradientTest, WithoutALocalRateGradientsAreTakenWhereTheWeightsWereFetched) {
   Center parameters(8, 0.5f);
-  AccruedGradient algorithm(Config(3, 3), 1, &parameters);
+  AccruedGradient algorithm(Config(3, 3), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
@@ -113,7 +141,7 @@ TEST(AccruedGradientTest, MeanIsOverTheSamplesOfItsSteps) {
   Center parameters(8, 0.25f);
   v1::AccruedGradient config = Config(4, 4, 0.5f);
   config.set_mean(true);
-  AccruedGradient algorithm(config, 1, &parameters);
+  AccruedGradient algorithm(config, One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (uint32_t samples : {1, 3, 0, 4, 2, 2}) ASSERT_TRUE(algorithm.Run({samples, 0}, f).ok());
@@ -125,7 +153,7 @@ TEST(AccruedGradientTest, MeanIsOverTheSamplesOfItsSteps) {
 
 TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing) {
   Center parameters(8, 0.5f);
-  AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   ASSERT_TRUE(algorithm.Run({4, 0}, f).ok());
@@ -138,7 +166,7 @@ TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing)
 
 TEST(AccruedGradientTest, StepsWithoutSamplesWithinAPeriodAddNothing) {
   Center parameters(8, 0);
-  AccruedGradient algorithm(Config(3, 3), 1, &parameters);
+  AccruedGradient algorithm(Config(3, 3), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (uint32_t samples : {0, 5, 0, 5, 0, 5, 0, 0, 0}) ASSERT_TRUE(algorithm.Run({samples, 0}, f).ok());
@@ -148,7 +176,7 @@ TEST(AccruedGradientTest, StepsWithoutSamplesWithinAPeriodAddNothing) {
 
 TEST(AccruedGradientTest, FinishSendsNothingTwice) {
   Center parameters(8, 0);
-  AccruedGradient algorithm(Config(2, 2), 1, &parameters);
+  AccruedGradient algorithm(Config(2, 2), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   ASSERT_TRUE(algorithm.Finish().ok());
@@ -162,7 +190,7 @@ TEST(AccruedGradientTest, FinishSendsNothingTwice) {
 
 TEST(AccruedGradientTest, CountsTheOutcomesOfItsContributions) {
   Center parameters(8, 0);
-  AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (const Parameters::Outcome& outcome :
@@ -177,7 +205,7 @@ TEST(AccruedGradientTest, CountsTheOutcomesOfItsContributions) {
 
 TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
   Center parameters(8, 0);
-  AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   parameters.FailWith(absl::UnavailableError("gone"));
@@ -189,13 +217,13 @@ TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
   EXPECT_TRUE(algorithm.Run({1, 0}, f).ok());
   EXPECT_TRUE(algorithm.Settle().ok());
   parameters.FailWith(absl::UnavailableError("gone"));
-  EXPECT_EQ(AccruedGradient(Config(1, 1), 1, &parameters).Start(0).message(), "gone");
+  EXPECT_EQ(AccruedGradient(Config(1, 1), One(), 1, &parameters).Start(0).message(), "gone");
 }
 
 TEST(AccruedGradientTest, ErrorOfTheLastPushIsReturnedBySettleAndByFinish) {
   for (const bool finish : {false, true}) {
     Center parameters(8, 0);
-    AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+    AccruedGradient algorithm(Config(1, 1), One(), 1, &parameters);
     Quadratic f;
     ASSERT_TRUE(algorithm.Start(0).ok());
     parameters.FailWith(absl::UnavailableError("gone"));
@@ -208,7 +236,7 @@ TEST(AccruedGradientTest, ErrorOfTheLastPushIsReturnedBySettleAndByFinish) {
 TEST(AccruedGradientTest, FinishCountsTheOutcomeOfItsPush) {
   for (const bool fails : {false, true}) {
     Center parameters(8, 0);
-    AccruedGradient algorithm(Config(2, 2), 1, &parameters);
+    AccruedGradient algorithm(Config(2, 2), One(), 1, &parameters);
     Quadratic f;
     ASSERT_TRUE(algorithm.Start(0).ok());
     ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
@@ -223,7 +251,7 @@ TEST(AccruedGradientTest, FinishCountsTheOutcomeOfItsPush) {
 TEST(AccruedGradientTest, ClipsTheSumThatIsPushed) {
   const auto pushed = [](uint32_t period, const std::vector<uint32_t>& steps) {
     Center parameters(8, 0);
-    AccruedGradient algorithm(Config(period, period), 1, &parameters, 10.0f);
+    AccruedGradient algorithm(Config(period, period), One(), 1, &parameters, ModelMemory(), 10.0f);
     Quadratic f;
     EXPECT_TRUE(algorithm.Start(0).ok());
     for (uint32_t samples : steps) EXPECT_TRUE(algorithm.Run({samples, 0}, f).ok());
@@ -254,7 +282,7 @@ void Double(absl::Span<const float> x, absl::Span<float> g) {
 
 TEST(AccruedGradientTest, LayersAreSentFromTheLastAndAwaitedFromTheFirst) {
   Echo parameters;
-  AccruedGradient algorithm(Config(1, 1), 6, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 6, &parameters);
   const auto gradient = InLayers(Double);
   ASSERT_TRUE(algorithm.Start(0).ok());
   parameters.TakeEvents();
@@ -273,7 +301,7 @@ TEST(AccruedGradientTest, LayersAreSentFromTheLastAndAwaitedFromTheFirst) {
 
 TEST(AccruedGradientTest, NothingLeavesBeforeTheNormIsKnown) {
   Echo parameters;
-  AccruedGradient algorithm(Config(1, 1), 6, &parameters, 1.0f);
+  AccruedGradient algorithm(Config(1, 1), One(), 6, &parameters, ModelMemory(), 1.0f);
   ASSERT_TRUE(algorithm.Start(0).ok());
   parameters.TakeEvents();
   for (int step = 0; step < 2; ++step) {
@@ -287,7 +315,7 @@ TEST(AccruedGradientTest, NothingLeavesBeforeTheNormIsKnown) {
 
 TEST(AccruedGradientTest, StepWithoutSamplesSettlesWhatIsUnderWayFirst) {
   Echo parameters;
-  AccruedGradient algorithm(Config(1, 1), 6, &parameters);
+  AccruedGradient algorithm(Config(1, 1), One(), 6, &parameters);
   ASSERT_TRUE(algorithm.Start(0).ok());
   ASSERT_TRUE(algorithm.Run({1, 0}, InLayers(Double)).ok());
   parameters.TakeEvents();
@@ -298,7 +326,7 @@ TEST(AccruedGradientTest, StepWithoutSamplesSettlesWhatIsUnderWayFirst) {
 
 TEST(AccruedGradientTest, PullAloneBeginsAfterThePassThatReadsTheWeights) {
   Echo parameters;
-  AccruedGradient algorithm(Config(2, 1), 6, &parameters);
+  AccruedGradient algorithm(Config(2, 1), One(), 6, &parameters);
   ASSERT_TRUE(algorithm.Start(0).ok());
   parameters.TakeEvents();
   bool in_pass = false;
@@ -314,7 +342,7 @@ TEST(AccruedGradientTest, PullAloneBeginsAfterThePassThatReadsTheWeights) {
 
 TEST(AccruedGradientTest, PushAloneIsSettledBeforeItsMemoryIsWrittenAgain) {
   Echo parameters;
-  AccruedGradient algorithm(Config(1, 3), 6, &parameters);
+  AccruedGradient algorithm(Config(1, 3), One(), 6, &parameters);
   ASSERT_TRUE(algorithm.Start(0).ok());
   ASSERT_TRUE(algorithm.Run({1, 0}, InLayers(Double)).ok());
   parameters.TakeEvents();

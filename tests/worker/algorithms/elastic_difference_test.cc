@@ -90,6 +90,53 @@ TEST(ElasticDifferenceTest, LoneWorkerFollowsThePaperStepByStep) {
   ExpectAgreement({.workers = 1, .period = 2, .delta = 0.9});
 }
 
+// A program that moves weights by itself.
+class Program final : public LocalWeights {
+ public:
+  void MakeStep(const Setting& setting, int worker) {
+    for (int k = 0; k < kValues; ++k)
+      x_[k] -= static_cast<float>(setting.eta * setting.curvature * (x_[k] - Target(worker, k)));
+  }
+  absl::Span<float> received() override { return absl::MakeSpan(received_); }
+  absl::Span<float> sent() override { return absl::MakeSpan(sent_); }
+  void Restart() override { x_ = received_; }
+  void Use(int) override {
+    for (int k = 0; k < kValues; ++k) x_[k] -= received_[k];
+  }
+  absl::Status Write(int) override {
+    sent_ = x_;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<float> x_ = std::vector<float>(kValues), received_ = x_, sent_ = x_;
+};
+
+TEST(ElasticDifferenceTest, AProgramThatKeepsTheWeightsFollowsThePaperStepByStep) {
+  for (const bool synchronous : {false, true}) {
+    const Setting setting{.synchronous = synchronous};
+    const v1::Job job = MakeJob(setting);
+    VirtualCluster cluster(job, Initial(), setting.workers);
+    std::vector<VirtualCluster::Work> works;
+    for (int worker = 0; worker < setting.workers; ++worker) {
+      works.push_back([&, worker](Parameters* parameters) {
+        Program program;
+        const auto algorithm = MakeAlgorithm(job, kValues, parameters, {.kept = &program});
+        ASSERT_TRUE(algorithm->Start(0).ok());
+        const auto step = [&](absl::Span<const float> x, absl::Span<float> g, PassObserver*) {
+          EXPECT_TRUE(x.empty() && g.empty());
+          program.MakeStep(setting, worker);
+        };
+        for (int t = 0; t < setting.steps; ++t) ASSERT_TRUE(algorithm->Run({1, 0}, step).ok());
+        ASSERT_TRUE(algorithm->Finish().ok());
+      });
+    }
+    cluster.Run(works);
+    for (int k = 0; k < kValues; ++k)
+      EXPECT_NEAR(cluster.Weights()[k], Reference(setting, k), 2e-5) << "coordinate " << k;
+  }
+}
+
 TEST(ElasticDifferenceTest, EamsgdConvergesOnAStiffQuadraticWhereAWrongLookAheadDiverges) {
   for (bool synchronous : {false, true}) {
     // One target for all, so that the center can reach it.

@@ -129,13 +129,33 @@ class AttachedModelTest : public testing::Test {
 
   // Plans a step of three samples and trains it; the program has sent its messages before.
   Score Train() {
-    const std::vector<uint32_t> samples = {7, 8, 9};
-    EXPECT_TRUE(model_->Plan(samples).ok());
     std::vector<float> weights(size_, 1.0f);
     taken_.assign(size_, -1.0f);
+    return Train(weights, absl::MakeSpan(taken_));
+  }
+  Score Train(absl::Span<const float> weights, absl::Span<float> gradient) {
+    const std::vector<uint32_t> samples = {7, 8, 9};
+    EXPECT_TRUE(model_->Plan(samples).ok());
     Minibatch batch;
     batch.samples = 3;
-    return model_->Train(weights, batch, absl::MakeSpan(taken_), &recorder_);
+    return model_->Train(weights, batch, gradient, &recorder_);
+  }
+  // The messages of a step of a program that keeps its weights.
+  v1::ToProgram::Begin KeptStep(uint64_t step) {
+    Send(Done(step));
+    EXPECT_EQ(Train({}, {}).samples, 3) << model_->status();
+    return Receive().begin();
+  }
+  void Greet(uint32_t version) {
+    v1::FromProgram hello = Hello();
+    hello.mutable_hello()->set_version(version);
+    hello.mutable_hello()->set_keeps_weights(true);
+    Send(hello);
+    ASSERT_TRUE(model_->AwaitHello().ok());
+    v1::Contribution contribution;
+    contribution.mutable_pseudo_gradient()->set_blend(0.5f);
+    model_->KeepWeights({{{0, 16}, {32, size_}}, {{16, 32}}}, contribution);
+    ASSERT_TRUE(model_->Welcome(0).ok());
   }
   std::string TrainError() {
     const Score score = Train();
@@ -189,8 +209,8 @@ TEST_F(AttachedModelTest, NamesWhatDiffersFromTheJob) {
   hello.mutable_hello()->mutable_tensors(1)->set_shape(0, 4);
   EXPECT_THAT(HelloError(hello), HasSubstr("tensor 1: expected a.bias 3, got a.bias 4"));
   hello = Hello();
-  hello.mutable_hello()->set_version(2);
-  EXPECT_THAT(HelloError(hello), HasSubstr("speaks version 2 of the protocol"));
+  hello.mutable_hello()->set_version(3);
+  EXPECT_THAT(HelloError(hello), HasSubstr("speaks version 3 of the protocol"));
   hello = Hello();
   hello.mutable_hello()->set_train_samples(99);
   EXPECT_THAT(HelloError(hello), HasSubstr("99 training samples and the job's data.external 100"));
@@ -310,6 +330,78 @@ TEST_F(AttachedModelTest, ProgramMayLeaveInsteadOfEndingAStep) {
   Send(left);
   EXPECT_EQ(TrainError(), "the program has left the job");
   EXPECT_TRUE(model_->left());
+}
+
+TEST_F(AttachedModelTest, AProgramThatKeepsItsWeightsIsToldOnlyOfExchanges) {
+  Greet(/*version=*/2);
+  const v1::ToProgram::Welcome welcome = Receive().welcome();
+  EXPECT_TRUE(welcome.keeps_weights());
+  EXPECT_EQ(welcome.blend(), 0.5);
+  const v1::ToProgram::Part first = Receive().part(), second = Receive().part();
+  EXPECT_THAT(first.bounds(), ElementsAre(0, 16, 32, size_));
+  EXPECT_EQ(second.fragment(), 1u);
+  EXPECT_THAT(second.bounds(), ElementsAre(16, 32));
+  EXPECT_FALSE(welcome.elastic());
+  LocalWeights* const kept = model_->memory().kept;
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(kept->received().data(), model_->received().data());
+
+  kept->Restart();
+  v1::ToProgram::Begin begin = KeptStep(1);
+  EXPECT_TRUE(begin.exchange().all());
+  EXPECT_FALSE(begin.restarted()) << "there is nothing to forget";
+  EXPECT_FALSE(KeptStep(2).has_exchange());
+
+  kept->Use(1);
+  kept->Use(0);
+  v1::FromProgram sent;
+  sent.mutable_sent();
+  Send(sent);
+  gradient_[20] = 7;
+  ASSERT_TRUE(kept->Write(1).ok());
+  EXPECT_EQ(kept->sent()[20], 7);
+  const v1::ToProgram::Send send = Receive().send();
+  EXPECT_EQ(send.fragment(), 1u);
+  EXPECT_THAT(send.exchange().arrived(), ElementsAre(1, 0));
+  kept->Use(1);
+  EXPECT_THAT(KeptStep(3).exchange().arrived(), ElementsAre(1)) << "what has been said is said once";
+
+  kept->Use(0);
+  kept->Restart();
+  begin = KeptStep(4);
+  EXPECT_TRUE(begin.exchange().all() && begin.restarted());
+  EXPECT_THAT(begin.exchange().arrived(), ElementsAre());
+
+  Send(Done(4));
+  EXPECT_THAT(std::string(kept->Write(0).message()), HasSubstr("sent done where sent was expected"));
+  EXPECT_FALSE(model_->status().ok());
+}
+
+TEST_F(AttachedModelTest, AnOlderProgramGetsTheWeightsInEachStep) {
+  Greet(/*version=*/1);
+  EXPECT_FALSE(Receive().welcome().keeps_weights());
+  EXPECT_EQ(model_->memory().kept, nullptr);
+  EXPECT_TRUE(model_->memory().weights.empty()) << "it has copies";
+}
+
+TEST_F(AttachedModelTest, VectorsOfTheModelAreNotCopied) {
+  v1::FromProgram hello = Hello();
+  hello.mutable_hello()->set_version(2);
+  Send(hello);
+  ASSERT_TRUE(model_->AwaitHello().ok());
+  ASSERT_TRUE(model_->Welcome(0).ok());
+  const ModelMemory memory = model_->memory();
+  EXPECT_EQ(memory.kept, nullptr);
+  ASSERT_EQ(memory.weights.data(), weights_.data());
+  ASSERT_EQ(memory.gradient.data(), gradient_.data());
+  // An algorithm fetches the weights while the program is told of them.
+  recorder_.before = [&](Range range) { std::fill_n(&memory.weights[range.begin], range.size(), 3.0f); };
+  std::fill(gradient_.begin(), gradient_.end(), 5.0f);
+  Send(Done(1));
+  EXPECT_EQ(Train(memory.weights, memory.gradient).samples, 3);
+  EXPECT_EQ(weights_.back(), 3.0f);
+  EXPECT_EQ(memory.gradient.front(), 5.0f);
+  EXPECT_EQ(recorder_.backward.back().begin, 0);
 }
 
 TEST_F(AttachedModelTest, StopSaysWhetherTheFinalWeightsAreThere) {
