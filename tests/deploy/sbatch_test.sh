@@ -6,7 +6,7 @@ source tests/deploy/check.sh
 readonly stubs=$TEST_TMPDIR/stubs
 readonly bundle=$TEST_TMPDIR/my\ bundle
 mkdir -p "$stubs" "$bundle/deploy/slurm" "$bundle/bin"
-cp deploy/slurm/catchment.sbatch "$bundle/deploy/slurm/catchment.sbatch"
+cp deploy/slurm/* "$bundle/deploy/slurm"
 cp deploy/slurm/catchment.sbatch "$TEST_TMPDIR/slurm_script"
 ln -s "$bundle" "$TEST_TMPDIR/bundle"
 # Ends the script when it has found the programs.
@@ -109,6 +109,49 @@ expect_status 2
 expect_output "--gpus-per-worker=3 does not divide the 4 GPUs of a node"
 
 # A message ends with its sentence, and not with the exit code.
-submit "(null)" -- --no-such-flag
+submit "$TEST_TMPDIR/bundle/deploy/slurm/catchment.sbatch $arguments" -- --no-such-flag
 expect_status 2
 [[ $output == *"--help lists them" ]] || fail "expected the message alone, got: $output"
+
+# starts SCRIPT FLAG...: runs Slurm's copy of one of the scripts.
+mkdir "$TEST_TMPDIR/spool"
+cp deploy/slurm/*.sbatch "$TEST_TMPDIR/spool"
+starts() {
+  run env PATH="$stubs:$PATH" SUBMITTED="$bundle/deploy/slurm/$1 $arguments" SLURM_JOB_ID=800 SLURM_JOB_NUM_NODES=1 \
+    SLURM_JOB_NODELIST=node1 bash "$TEST_TMPDIR/spool/$1" "${@:2}"
+}
+
+# refuses TEXT SCRIPT FLAG...
+refuses() {
+  starts "${@:2}"
+  expect_status 2
+  expect_output "$1"
+}
+refuses "no such flag: --workers=3" catchment.sbatch --workers=3 job.textproto
+refuses "no such flag: --servers-job=3" servers.sbatch --servers-job=3 --workers=3 job.textproto
+refuses "no such flag: --threads=3" servers.sbatch --workers=3 --threads=3 job.textproto
+refuses "--workers=N is required" servers.sbatch job.textproto
+refuses "--servers-job=JOBID is required" workers.sbatch --out=out
+refuses "--out=DIR is required" workers.sbatch --servers-job=12
+refuses "takes no job, and got job.textproto" workers.sbatch --servers-job=12 --out=out job.textproto
+for flag in --set=epochs=1 --servers=2 --server-flag=--pin_threads --resume --resume=auto --overwrite \
+  --no-evaluator; do
+  refuses "no such flag: $flag" workers.sbatch --servers-job=12 --out=out "$flag"
+done
+starts servers.sbatch --workers=3 --servers=2 --insecure --out="$TEST_TMPDIR/out-servers" job.textproto
+expect_output "programs found: validate job.textproto --servers=2 --workers=3"
+
+# Workers wait while Slurm does not answer, but not for servers that run elsewhere.
+stub sleep <<<"exit 0"
+stub squeue <<'END'
+echo >>"$TEST_TMPDIR/asked"
+[[ $(wc -l <"$TEST_TMPDIR/asked") -gt 2 ]] || { echo "slurm_load_jobs error: Unable to contact slurm controller"; exit 1; }
+echo RUNNING
+END
+export TEST_TMPDIR
+starts workers.sbatch --servers-job=12 --out="$TEST_TMPDIR/out-workers"
+expect_status 1
+expect_output "waiting for the servers of Slurm job 12 (Slurm does not answer) to write $TEST_TMPDIR/out-workers/certs.12/master"
+expect_output "(RUNNING) to write"
+expect_output "Slurm job 12 runs, and has not begun in $TEST_TMPDIR/out-workers: is that its --out?"
+[[ ! -e $TEST_TMPDIR/out-workers ]] || fail "workers have made the directory"

@@ -208,6 +208,19 @@ for task in 0 1; do
 done
 await "no daemon is left" no_daemons
 
+echo "== at its time limit a task of an array returns without the others, also one with the number of the array"
+array=$(submit --nodes=1 --ntasks=1 --array=0-1 "$script" --no-evaluator --requeue-at-limit --out="$work/out-task-%a" \
+  "${long[@]}")
+for job in "$array" $((array + 1)); do await "job $job trains" trains "$job"; done
+minutes=$(squeue --noheader --jobs="${array}_1" --format=%M | cut -d: -f1)
+scontrol update JobId="${array}_1" TimeLimit=$((minutes + 2))
+scancel --batch --signal=TERM "${array}_1"
+await "task 1 waits again" pending "${array}_1"
+expect_summary "$work/out-task-1" '"phase": "STOPPED"'
+trains $((array + 1)) >/dev/null || fail "task 0 went with it: $(log $((array + 1)))"
+scancel "$array"
+await "no daemon is left" no_daemons
+
 echo "== a second job with the same --out ends before it changes anything there"
 out=$work/out-same
 a=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --servers=2 --out="$out" --set checkpoint.every_updates=50 \

@@ -60,7 +60,7 @@ with zipfile.ZipFile(wheel) as archive:
 PYTHON
 expect_status 0
 for file in catchment/torch.py catchment/_bundle/lib/libc.so.6 catchment/_bundle/licenses/libc6 \
-            catchment/_bundle/LIBRARIES catchment/_bundle/deploy/{make_certs.sh,slurm/catchment.sbatch} \
+            catchment/_bundle/LIBRARIES catchment/_bundle/deploy/{make_certs.sh,slurm/{catchment.sbatch,servers.sbatch,workers.sbatch,parts.sh}} \
             catchment-*.data/data/share/doc/catchment/deploy/{README.md,prometheus/grafana.json}; do
   expect_true "$file is in the wheel" compgen -G "$site/$file" >/dev/null
 done

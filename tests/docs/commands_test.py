@@ -186,12 +186,19 @@ def sbatch(command, place):
     expect_flags(flags, shell(f"bash {script} --help", place))
     for word in shlex.split(flags):
         expect(word.startswith("--") or os.path.exists(os.path.join(place, word)), f"there is no {word}")
-    return "script, files and flags exist; tests/deploy/slurm_test.sh starts the same script on a real Slurm"
+    tests = [
+        one for one in glob.glob("tests/deploy/slurm*_test.sh") if os.path.basename(script) in pages.read(one)
+    ]
+    expect(tests, f"no test starts {script}")
+    return f"script, files and flags exist; {tests[0]} starts the same script on a real Slurm"
 
 
 def slurm(command, place):
     """The command submits from an installation: here its flags and files."""
     taken = taken_by("tests/deploy/slurm_test.sh", "submitted to a real Slurm", '(slurm "$digits"')
+    if "--workers_partition" in command:
+        test = "tests/deploy/slurm_partitions_test.sh"
+        taken = taken_by(test, "submitted to a real Slurm", "slurm --servers_partition=")
     expect_flags(re.sub(r'"[^"]*"', "", command), help_of("cli/catchment", "slurm"))
     for path in re.findall(r"\S+\.textproto|examples/\S+\.py", command):
         expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
@@ -209,6 +216,14 @@ def sbatch_worker(command, place):
     words = re.search(r"--wrap='catchment_worker (.*)'$", command)[1]
     expect_flags(re.sub(r'"[^"]*"', "", words), help_of("worker/catchment_worker"))
     return "flags exist; //tests/cluster:joining_test has workers join"
+
+
+def mpiexec(command, place):
+    """No MPI is here: the shell, as whose variables an index comes, and the worker's flags."""
+    words = re.search(r"sh -c '(catchment_worker .*) \|\| true'", command)[1]
+    subprocess.run(["sh", "-nc", words], check=True)
+    expect_flags(words, help_of("worker/catchment_worker"))
+    return "sh -n, flags exist"
 
 
 def compare_on(test, system):
@@ -406,6 +421,7 @@ RULES = [
         ),
         ("deploy/README.md", r"catchment slurm .*", slurm),
         ("deploy/README.md", r"sbatch .*", sbatch),
+        ("deploy/README.md", r"mpiexec .*", mpiexec),
         ("deploy/README.md", r"docker .*", docker),
         (
             "deploy/README.md",

@@ -119,7 +119,7 @@ def known_flags():
         ["cli/catchment"],
         ["server/catchment_server"],
         ["worker/catchment_worker"],
-        ["bash", "deploy/slurm/catchment.sbatch"],
+        *(["bash", f"deploy/slurm/{name}.sbatch"] for name in ("catchment", "servers", "workers")),
         ["bash", "deploy/bundle.sh"],
     ]
     return {
