@@ -14,7 +14,8 @@
 //
 // If cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the
 // channels fill the 16 bytes that tensor cores load. Those in FLOAT32 stay products, since cuDNN may round
-// their factors to TF32.
+// their factors to TF32. In 16 bits, cuDNN's gradient of few weights would leave most of the GPU idle
+// (FillsProcessors): it stays a product with patches, whose sum cuBLASLt splits.
 #include <algorithm>
 #include <optional>
 
@@ -31,7 +32,8 @@ namespace {
 
 // The passes of a convolution by cuDNN.
 struct Convolutions {
-  std::unique_ptr<Convolution> forward, to_weight, to_input;  // to_input is null if it is not needed
+  // to_weight is null if that pass is a product with patches, to_input if it is not needed.
+  std::unique_ptr<Convolution> forward, to_weight, to_input;
 
   // Returns nothing if one of them is to be computed with patches.
   static std::optional<Convolutions> Create(Device* device, const CatchmentCudaLayer& layer,
@@ -59,13 +61,15 @@ struct Convolutions {
     };
     std::string why;
     Convolutions made;
-    made.forward = Convolution::Create(device, Convolved::kY, spec, &why);
-    if (made.forward != nullptr) made.to_weight = Convolution::Create(device, Convolved::kW, spec, &why);
-    if (made.to_weight != nullptr && layer.input_gradient != 0)
-      made.to_input = Convolution::Create(device, Convolved::kX, spec, &why);
-    const bool complete =
-        made.to_weight != nullptr && (made.to_input != nullptr || layer.input_gradient == 0);
-    device->NoteConvolution(complete, why);
+    const bool fills = FillsProcessors(device->precision(), spec);
+    const auto create = [&](bool wanted, Convolved convolved, std::unique_ptr<Convolution>* pass) {
+      if (wanted) *pass = Convolution::Create(device, convolved, spec, &why);
+      return !wanted || *pass != nullptr;
+    };
+    const bool complete = create(true, Convolved::kY, &made.forward) &&
+                          create(fills, Convolved::kW, &made.to_weight) &&
+                          create(layer.input_gradient != 0, Convolved::kX, &made.to_input);
+    device->NoteConvolution(complete, why, fills);
     if (!complete) return std::nullopt;
     return made;
   }
@@ -85,8 +89,9 @@ class Conv2d final : public Layer {
         window_(WindowOf(*device, spec)),
         pointwise_(window_.is_pointwise()),
         by_cudnn_(Convolutions::Create(device, spec, window_, input, *output)),
+        has_patches_(!by_cudnn_ || by_cudnn_->to_weight == nullptr),
         pixels_(spec.output.height * spec.output.width),
-        chunk_(pointwise_ || by_cudnn_
+        chunk_(pointwise_ || !has_patches_
                    ? spec.batch_size
                    : std::clamp(Device::kMaxPatchValues / (pixels_ * window_.stride_of_rows), int64_t{1},
                                 int64_t{spec.batch_size})),
@@ -105,7 +110,7 @@ class Conv2d final : public Layer {
     } else {
       d_out_stride_ = filters_;
     }
-    if (by_cudnn_) {
+    if (!has_patches_) {
       device->ReserveScratch(d_out_bytes_);
       return;
     }
@@ -131,23 +136,24 @@ class Conv2d final : public Layer {
   void Backward(const Pass&) override {
     if (!output->is_rounded()) TakeOutputGradient();
     float* const d_weight = tells_weight_gradient_ ? d_weight_.data() : parameters->gradient();
-    if (by_cudnn_) {
-      by_cudnn_->to_weight->Run(Input(), d_weight, OutputGradient(0, 0), nullptr);
-      if (input_gradient_)
-        by_cudnn_->to_input->Run(input_.gradient, Weight(0), OutputGradient(0, 0), nullptr);
-    } else {
+    if (has_patches_) {
       BackwardWithPatches(d_weight);
+    } else {
+      by_cudnn_->to_weight->Run(Input(), d_weight, OutputGradient(0, 0), nullptr);
     }
+    if (by_cudnn_ && input_gradient_)
+      by_cudnn_->to_input->Run(input_.gradient, Weight(0), OutputGradient(0, 0), nullptr);
     if (tells_weight_gradient_) TellWeightGradient();
   }
 
+  // The gradient of the weights and, unless cuDNN computes it, that of the input.
   void BackwardWithPatches(float* d_weight) {
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
         const void* const d_out = OutputGradient(sample, group);
         products->to_weight[sample > 0].Run(d_out, Patches(sample, samples, group), nullptr,
                                             d_weight + FirstFilter(group) * d_weight_stride());
-        if (input_gradient_) BackwardToInput(sample, samples, group, d_out, &*products->to_input);
+        if (products->to_input) BackwardToInput(sample, samples, group, d_out, &*products->to_input);
       }
     });
   }
@@ -235,18 +241,6 @@ class Conv2d final : public Layer {
     // Pointwise patches, and their gradient, which is the input's, have rows that are not filled up with
     // zeros.
     const int64_t columns = pointwise_ ? window_.channels : k;
-    products->forward.emplace(device_, GemmSpec{.transpose_b = true,
-                                                .m = rows,
-                                                .n = f,
-                                                .k = columns,
-                                                .lda = k,
-                                                .ldb = k,
-                                                .ldc = filters_,
-                                                .bias = bias_,
-                                                .relu = relu_,
-                                                .rounds_result = output->is_rounded(),
-                                                .b_alignment = weight_alignment,
-                                                .c_alignment = out_alignment});
     for (const bool accumulate : {false, true}) {
       products->to_weight.emplace_back(
           device_, GemmSpec{.transpose_a = true,
@@ -260,6 +254,19 @@ class Conv2d final : public Layer {
                             .a_alignment = d_out_alignment,
                             .c_alignment = AlignmentOf({f * d_weight_stride() * kFloat})});
     }
+    if (by_cudnn_) return;
+    products->forward.emplace(device_, GemmSpec{.transpose_b = true,
+                                                .m = rows,
+                                                .n = f,
+                                                .k = columns,
+                                                .lda = k,
+                                                .ldb = k,
+                                                .ldc = filters_,
+                                                .bias = bias_,
+                                                .relu = relu_,
+                                                .rounds_result = output->is_rounded(),
+                                                .b_alignment = weight_alignment,
+                                                .c_alignment = out_alignment});
     if (!input_gradient_) return;
     products->to_input.emplace(device_, GemmSpec{.m = rows,
                                                  .n = columns,
@@ -303,8 +310,9 @@ class Conv2d final : public Layer {
   const Window window_;
   const bool pointwise_;
   const std::optional<Convolutions> by_cudnn_;
-  const int64_t pixels_;  // of one sample's output
-  const int64_t chunk_;   // samples; the last chunk has the rest
+  const bool has_patches_;  // for all passes or, with cuDNN, for the gradient of the weights
+  const int64_t pixels_;    // of one sample's output
+  const int64_t chunk_;     // samples; the last chunk has the rest
   // True if weights are copied to the order and precision of patches, and if their gradient is copied back.
   const bool takes_weight_, tells_weight_gradient_;
   DeviceArray<char> weight_;                    // a factor: filters x k x k x channels, with rows filled up

@@ -57,9 +57,10 @@ class Device {
   // Returns a description of the device, with how the convolutions created so far are computed.
   std::string Describe() const;
   // Counts a convolution that cuDNN suits: `how` is cuDNN's version, or why it is computed with patches
-  // nevertheless.
-  void NoteConvolution(bool by_cudnn, const std::string& how) {
+  // nevertheless. all: the gradient of its weights, too, is computed by cuDNN.
+  void NoteConvolution(bool by_cudnn, const std::string& how, bool all) {
     (by_cudnn ? by_cudnn_ : with_patches_) += 1;
+    gradients_with_patches_ += by_cudnn && !all;
     // One line, which is shown with the device's name.
     constexpr size_t kMaxCharacters = 300;
     std::string& text = by_cudnn ? cudnn_ : why_patches_;
@@ -147,6 +148,8 @@ class Device {
   std::string DescribeConvolutions() const {
     std::string text;
     if (by_cudnn_ > 0) text += ", " + std::to_string(by_cudnn_) + " convolutions by " + cudnn_;
+    if (gradients_with_patches_ > 0)
+      text += " (" + std::to_string(gradients_with_patches_) + " gradients of weights with patches)";
     if (with_patches_ > 0)
       text += ", " + std::to_string(with_patches_) + " convolutions with patches: " + why_patches_;
     return text;
@@ -170,6 +173,7 @@ class Device {
   const Precision precision_;
   const bool waits_for_all_work_ = IsSet("CATCHMENT_CUDA_SYNC");
   int by_cudnn_ = 0, with_patches_ = 0;  // convolutions
+  int gradients_with_patches_ = 0;       // of by_cudnn_
   std::string cudnn_, why_patches_;
   std::shared_ptr<void> convolutions_;
   size_t used_ = 0, missing_ = 0;  // bytes that Allocate has returned, and that it could not

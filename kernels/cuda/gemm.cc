@@ -147,6 +147,10 @@ struct Gemm::Plan {
     cublasLtMatmulPreference_t preference;
     Check(cublasLtMatmulPreferenceCreate(&preference), "a preference");
     Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Device::kWorkspaceBytes);
+    // The parts of a split sum are added up in float32, also in place unless the result has 16 bits.
+    Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE} |
+            (spec.rounds_result ? 0u : uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE}));
     const int bytes = BytesOf(device->precision());
     const auto first_bytes = static_cast<uint32_t>(aligned ? spec.b_alignment : bytes);
     const auto second_bytes = static_cast<uint32_t>(aligned ? spec.a_alignment : bytes);

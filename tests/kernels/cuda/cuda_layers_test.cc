@@ -165,6 +165,12 @@ std::vector<Case> Cases() {
        "layers { conv2d { filters: 16 kernel_size: 1 stride: 2 bias: false } }" +
            end,
        kImage},
+      // The gradient of so many weights is cuDNN's in 16 bits, too.
+      {"WideWindow",
+       "layers { conv2d { filters: 1856 kernel_size: 3 stride: 3 } }"
+       "layers { conv2d { filters: 8 kernel_size: 3 stride: 3 padding: 1 } }" +
+           end,
+       kImage},
       {"FilledUnitsWithRelu",
        "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} }"
        "layers { conv2d { filters: 16 kernel_size: 3 } } layers { relu {} }"
@@ -436,15 +442,19 @@ TEST_P(ConvolutionsTest, SayHowTheyAreComputed) {
   if (cuda_ == nullptr) return;
   EXPECT_EQ(cuda_->device().find("convolutions"), std::string::npos) << "FLOAT32 stays with patches";
   Open(CATCHMENT_CUDA_BFLOAT16);
-  const std::string said = std::get<0>(GetParam()).cudnn ? "5 convolutions by an emulated cuDNN"
-                                                         : "5 convolutions with patches: no emulated cuDNN";
-  EXPECT_NE(cuda_->device().find(said), std::string::npos) << cuda_->device();
+  const bool cudnn = std::get<0>(GetParam()).cudnn, wide = std::get<1>(GetParam()).name == "WideWindow";
+  const std::string by = cudnn ? " by an emulated cuDNN" : " with patches: no emulated cuDNN";
+  const std::string gradients = cudnn && !wide ? " (5 gradients of weights with patches)" : "";
+  const std::string device = cuda_->device();
+  EXPECT_EQ(device.substr(device.rfind(", ")),
+            absl::StrCat(wide ? ", 1" : ", 5", " convolutions", by, gradients));
 }
 
 std::vector<std::tuple<Place, Case>> FilledUnitsOnPtx() {
   std::vector<std::tuple<Place, Case>> all;
   for (const auto& [place, c] : Everywhere()) {
-    if (place.plugin == kOnPtx && c.name == "FilledUnits") all.emplace_back(place, c);
+    if (place.plugin == kOnPtx && (c.name == "FilledUnits" || c.name == "WideWindow"))
+      all.emplace_back(place, c);
   }
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,26 @@ INSTANTIATE_TEST_SUITE_P(, CudnnTest,
                          [](const auto& info) { return info.param.name; });
 
 // Each in a process of its own, since the library is opened once.
+TEST(FillsProcessorsTest, GradientsOfFewWeightsStayWithPatchesIn16Bits) {
+  // {samples, channels, in, in, filters, out, out, kernel_size, stride, padding}
+  const std::vector<ConvolutionSpec> few = {
+      // resnet20, its largest; the CNN for MNIST; resnet50, up to its third stage.
+      {128, 64, 8, 8, 64, 8, 8, 3, 1, 1},       {128, 32, 26, 26, 64, 24, 24, 3, 1, 0},
+      {64, 128, 28, 28, 128, 28, 28, 3, 1, 1},  {64, 256, 14, 14, 256, 14, 14, 3, 1, 1},
+      {64, 512, 28, 28, 1024, 14, 14, 1, 2, 0},
+  };
+  const std::vector<ConvolutionSpec> many = {
+      // resnet50, its last stage.
+      {64, 512, 7, 7, 512, 7, 7, 3, 1, 1},
+      {64, 1024, 14, 14, 2048, 7, 7, 1, 2, 0},
+  };
+  for (const Precision precision : {Precision::kBfloat16, Precision::kFloat16}) {
+    for (const ConvolutionSpec& spec : few) EXPECT_FALSE(FillsProcessors(precision, spec)) << spec.filters;
+    for (const ConvolutionSpec& spec : many) EXPECT_TRUE(FillsProcessors(precision, spec)) << spec.filters;
+  }
+  for (const ConvolutionSpec& spec : few) EXPECT_TRUE(FillsProcessors(Precision::kTf32, spec));
+}
+
 TEST(CudnnLibraryTest, SaysWhyThereIsNone) {
   const auto with = [](const char* variable) {
     setenv("CATCHMENT_CUDNN", variable, /*overwrite=*/1);
@@ -113,6 +134,42 @@ TEST(CudnnLibraryTest, SaysWhyThereIsNone) {
 }
 
 #ifdef CUDNN_MAJOR
+// FillsProcessors rests on it: with a float32 result, the gradient of weights has one engine for 16 bits, and
+// several for TF32.
+TEST(CudnnEnginesTest, OneComputesTheGradientOfWeightsIn16Bits) {
+  const cudnn::Library& library = Open();
+  if (library.api == nullptr) GTEST_SKIP() << "skipped: " << library.description;
+  if (library.api->GetVersion() < kFirstWithDescribedDevices)
+    GTEST_SKIP() << "skipped: " << library.description << " cannot describe a GPU";
+  const std::string json = DescribeGpu(900, 132, 232448);
+  Descriptor gpu(*library.api, Kind::kDeviceProperties);
+  gpu.Set(Attribute::kDeviceJson, Type::kChar, static_cast<int64_t>(json.size()), json.c_str());
+  gpu.Finalize();
+  const auto engines = [&](Precision precision) {
+    const ConvolutionSpec spec = {64, 64, 56, 56, 64, 56, 56, 3, 1, 1};
+    const cudnn::ConvolutionGraph graph(*library.api, nullptr, precision, Convolved::kW, spec);
+    std::set<int64_t> numbers;
+    for (const Descriptor& config : graph.ListConfigs(&gpu)) {
+      const Descriptor engine(*library.api, Kind::kEngine);
+      void* raw = engine.raw();
+      int64_t count = 0, number = -1;
+      cudnn::Check(*library.api,
+                   library.api->GetAttribute(config.raw(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
+                   "an engine");
+      cudnn::Check(*library.api,
+                   library.api->GetAttribute(raw, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
+                                             &number),
+                   "an engine's number");
+      numbers.insert(number);
+    }
+    return numbers;
+  };
+  EXPECT_THAT(engines(Precision::kBfloat16), testing::SizeIs(1));
+  EXPECT_THAT(engines(Precision::kFloat16), testing::SizeIs(1));
+  EXPECT_THAT(engines(Precision::kTf32), testing::SizeIs(testing::Gt(1)));
+}
+
 // The numbers that cudnn_api.h repeats.
 TEST(CudnnApiTest, HasTheNumbersOfTheHeaders) {
   const std::vector<std::pair<Kind, int>> kinds = {

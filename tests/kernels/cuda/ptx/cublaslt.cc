@@ -46,6 +46,7 @@ struct Product {
 struct Preference {
   uint64_t workspace_bytes = 0;
   uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 // The content of an emulated cublasLtMatmulAlgo_t: the alignments that the algorithm was chosen for.
@@ -292,6 +293,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
       SetAttribute(value, bytes, &preference->alignments[3]);
       break;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      SetAttribute(value, bytes, &preference->reductions);
+      break;
     default:
       Fault("cuBLASLt: unknown attribute " + std::to_string(attribute) + " of a preference");
   }
@@ -307,6 +311,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                               *As<Layout>(d));
   if (catchment::ptx::IsRefused(*As<Product>(product), *As<Preference>(preference)))
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Both round the parts of a split sum to the type of the result.
+  constexpr uint32_t kInResult = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  if (As<Layout>(d)->type != CUDA_R_32F && (As<Preference>(preference)->reductions & kInResult) != 0)
+    Fault("cuBLASLt: the parts of a sum may be rounded to 16 bits");
   *results = {};
   std::memcpy(&results->algo, As<Preference>(preference)->alignments, sizeof(Algorithm));
   *count = 1;
