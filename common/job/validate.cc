@@ -173,7 +173,8 @@ std::vector<TensorSpec> CheckModel(v1::Job* job, Problems* problems) {
   if (job->data().has_external() && !job->model().has_external()) return {};
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
   if (job->data().has_synthetic() && !job->model().has_synthetic()) return {};
-  if (!SayTheirShape(job->data())) return {};
+  const bool lacks_data = job->data().source_case() == v1::Data::SOURCE_NOT_SET;
+  if (!SayTheirShape(job->data()) || (lacks_data && !job->model().layers().empty())) return {};
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.target);
   if (!layers.ok()) {

@@ -523,6 +523,10 @@ TEST(Validate, EmptyJobLacksAModelAndData) {
             "generated_images {}, table {}, image_folder {}, synthetic {}, external {}");
 }
 
+TEST(Validate, ModelIsNotCheckedAgainstDataThatTheJobLacks) {
+  EXPECT_EQ(FoundProblems(Minimal({"model.layers[1].dense.units=7", "data={}"})), "data missing");
+}
+
 TEST(Validate, ModelIsCheckedAgainstTheData) {
   EXPECT_THAT(
       Errors({"model.layers[0]={relu{}}"}),
