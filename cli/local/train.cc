@@ -45,6 +45,11 @@ bool HasEvaluations(const v1::Job& job) {
   return !job.data().has_external() || job.data().external().test_samples() > 0;
 }
 
+int ServersOf(const TrainOptions& options, const v1::Job& job) {
+  if (options.servers > 0) return options.servers;
+  return job.faults().standby() > 0 ? 2 : 1;
+}
+
 ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
                         const RunDirectory& directory, const v1::Job& job) {
   ClusterPlan plan;
@@ -52,8 +57,7 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.job = directory.job();
   plan.out = directory.path();
   plan.checkpoints = directory.checkpoints();
-  const int fewest = job.faults().standby() > 0 ? 2 : 1;
-  plan.servers = options.servers > 0 ? options.servers : fewest;
+  plan.servers = ServersOf(options, job);
   plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
   plan.evaluator = options.evaluator && HasEvaluations(job);
   plan.evaluator_nice = options.evaluator_nice;
@@ -307,7 +311,9 @@ absl::StatusOr<int> RunTrain(const TrainOptions& given, const DaemonPaths& daemo
   if (absl::IsInternal(job.status())) return job.status();
   if (options.no_shared_memory) options.set.push_back("shared_memory=false");
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
-  if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
+  // The daemons would refuse a model that cannot be split.
+  const auto facts = job.ok() ? JobFacts::Create(*job, ServersOf(options, *job)) : job.status();
+  if (!facts.ok()) return PrintInvalid(source, facts.status(), streams.err);
   RETURN_IF_ERROR(FindProgram(*job, &options));
   RETURN_IF_ERROR(CheckEvaluator(options, *job));
   RETURN_IF_ERROR(CheckKeepsJob(options, *job));

@@ -444,6 +444,15 @@ TEST_F(TrainTest, ABadJobStartsAndTouchesNothing) {
   EXPECT_FALSE(fs::exists(options_.out));
 }
 
+TEST_F(TrainTest, AModelThatCannotBeSplitStartsAndTouchesNothing) {
+  options_.set = {"algorithm.preset=decoupled_diloco",
+                  "model={layers {flatten {}} layers {dense {units: 10}}}",
+                  "algorithm.contribution.pseudo_gradient.fragments=1000"};
+  EXPECT_EQ(Train(), kExitFailed);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("is not valid"), HasSubstr("pseudo_gradient.fragments: ")));
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
 TEST_F(TrainTest, APlateauWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
   options_.set = {"optimizer.schedule={decay:PLATEAU}"};
   EXPECT_EQ(Train(), 1);
