@@ -1,18 +1,25 @@
 #!/usr/bin/env python3
 """Runs every command over every preset and job: validate, simulate, advise, compare --dry_run and two steps
-of train. Each answers, or refuses the job with the sentence that `catchment validate` prints. The jobs are
-the examples and dense models of 80, 1,000 and 6 million parameters, each with small data and with data that
-is not on this machine, and synthetic models of these sizes.
+of train, with real daemons. Each answers, or refuses the job with the sentences that `catchment validate`
+prints for it, which say what to do. No output, nor the log of a daemon, shows a crash.
 
-    every_command_test.py         a sample that has each pair of preset and command, and each job
+The jobs are the examples and models of 80, 1,000 and 6 million parameters: with small data, with data that is
+not on this machine, without data, and with the data of a program. The binary lists the presets.
+
+    every_command_test.py         a sample that has each job, and each pair of preset and command but for
+                                  half of those of advise, which tries all presets
     every_command_test.py --all   all of them: nightly
 """
 
 import concurrent.futures
 import glob
+import itertools
+import json
 import os
 import random
 import re
+import shutil
+import struct
 import subprocess
 import sys
 
@@ -20,9 +27,26 @@ SCRATCH = os.environ["TEST_TMPDIR"]
 CATCHMENT = os.path.abspath("cli/catchment")
 WORKERS, BATCH_SIZE, STEPS = 2, 2, 2
 PATIENCE = 900  # seconds; a command without an answer by then has failed
+COMMANDS = ("simulate", "advise", "compare", "train")
 PARAMETERS = {"80": 80, "1000": 1000, "6m": 6000000}
 MODELS = {"80": [(9, 8)], "1000": [(9, 100)], "6m": [(9, 2440), (2440, 2440), (2440, 3)]}
-NO_DATA = re.compile(r"data\.[a-z_.0-9]+: .*(no file|no directory|is not in|nowhere)|CATCHMENT_DATA")
+
+# Commands need data or a program besides a valid job, and say so.
+NO_DATA = r"data\.[a-z_.0-9]+: .*(no file|no directory|is not in|nowhere)|CATCHMENT_DATA"
+HERE, ABSENT, PROGRAM = (
+    {},
+    {"simulate": NO_DATA, "train": NO_DATA},
+    {"simulate": "use --gradient=", "train": "add --program="},
+)
+CRASH = re.compile(
+    r"Traceback \(most recent|^\w*(Error|Exception): |Check failed|\*\*\* (SIG|Aborted)|[Ii]nternal error"
+    r"|\bINTERNAL\b|Segmentation fault|core dumped|Sanitizer",
+    re.MULTILINE,
+)
+REMEDY = re.compile(
+    r"\b(add|choose|create|delete|end with|fetch|give|leave|lower|must be|pass|put|raise|set|use)\b",
+    re.IGNORECASE,
+)
 
 
 def write(path, text):
@@ -64,34 +88,62 @@ SMALL = {
 }
 
 
+def write_weights(path, values):
+    header = {"w": {"dtype": "F32", "shape": [values], "data_offsets": [0, 4 * values]}}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + 4 * values)
+    return path
+
+
 def jobs():
-    """Yields each job: its file, and the settings of its data."""
-    for path in sorted(glob.glob("examples/*.textproto") + glob.glob("examples/algorithms/*.textproto")):
+    """Yields each job: its file, the settings of its data, and what commands say that it needs."""
+    for path in sorted(glob.glob("examples/**/*.textproto", recursive=True)):
         with open(path) as file:
             source = re.search(r"^data \{\s*(\w+)", file.read(), re.MULTILINE).group(1)
         small = SMALL.get(source) or "data.table.directory=" + write_table(SCRATCH + "/table", 2, 3)
-        yield path, ["--set=" + small]
+        yield path, ["--set=" + small], HERE
         if source in ("mnist", "cifar10", "image_folder", "table"):
-            yield path, []
+            yield path, [], ABSENT
     for size, layers in MODELS.items():
-        assert 0.99 < sum((i + 1) * o for i, o in layers) / PARAMETERS[size] < 1.01
+        parameters = PARAMETERS[size]
+        assert 0.99 < sum((i + 1) * o for i, o in layers) / parameters < 1.01
         table = write_table("%s/table-%s" % (SCRATCH, size), layers[0][0], layers[-1][1])
-        yield write_model("table_" + size, layers, table), []
-        yield write_model("absent_" + size, layers, SCRATCH + "/absent"), []
-        yield (
-            write(
-                "%s/jobs/synthetic_%s.textproto" % (SCRATCH, size),
-                """name: "synthetic_%s"
+        yield write_model("table_" + size, layers, table), [], HERE
+        yield write_model("absent_" + size, layers, SCRATCH + "/absent"), [], ABSENT
+        yield write_model("without_" + size, layers, table), ["--set=data={}"], HERE
+        yield write_synthetic(size, parameters), [], HERE
+        yield write_program(size, parameters), [], PROGRAM
+
+
+def write_synthetic(size, parameters):
+    return write(
+        "%s/jobs/synthetic_%s.textproto" % (SCRATCH, size),
+        """name: "synthetic_%s"
 data { synthetic {} } model { synthetic { parameters: %d step_ms: 1 } } workers: %d
 """
-                % (size, PARAMETERS[size], WORKERS),
-            ),
-            [],
-        )
+        % (size, parameters, WORKERS),
+    )
+
+
+def write_program(size, parameters):
+    """Writes a job whose model and data are those of a program, which is not given."""
+    return write(
+        "%s/jobs/program_%s.textproto" % (SCRATCH, size),
+        """name: "program_%s" workers: %d
+model { external { tensors { name: "w" shape: %d } } initial_weights: "%s" }
+data { external { train_samples: 200 test_samples: 50 } }
+"""
+        % (size, WORKERS, parameters, write_weights("%s/weights-%s" % (SCRATCH, size), parameters)),
+    )
 
 
 def presets():
-    return sorted(os.path.basename(path).split(".")[0] for path in glob.glob("examples/algorithms/*"))
+    """Returns the names of the presets of the binary."""
+    command = [CATCHMENT, "validate", "--door"]
+    asked = subprocess.run(command, input='{"about": true}\n', stdout=subprocess.PIPE, text=True)
+    return [preset["name"] for preset in json.loads(asked.stdout)["presets"]]
 
 
 def settings(preset, data):
@@ -105,7 +157,7 @@ def settings(preset, data):
 
 def command_line(command, job, preset, out):
     """Returns the arguments of a command for a job with a preset; it writes to `out`."""
-    path, data = job
+    path, data, _ = job
     changed = settings(preset, data)
     # A comparison has flags for these.
     compared = [one for one in changed if not re.match("--set=(algorithm.preset|workers)=", one)] + [
@@ -121,9 +173,6 @@ def command_line(command, job, preset, out):
         "compare": ["compare", path, "--dry_run"] + compared,
         "train": ["train", path, "--out=" + out] + changed,
     }[command]
-
-
-COMMANDS = ("validate", "simulate", "advise", "compare", "train")
 
 
 def run(arguments):
@@ -142,43 +191,72 @@ def run(arguments):
     return done.returncode, done.stdout
 
 
-def fault(number, command, job, preset):
+def fault(number, command, preset, job):
     """Returns what is wrong with a command's answer; None if nothing is."""
-    arguments = command_line(command, job, preset, "%s/out-%d" % (SCRATCH, number))
+    out = "%s/out-%d" % (SCRATCH, number)
+    valid, why = run(command_line("validate", job, preset, ""))
+    arguments = command_line(command, job, preset, out)
     code, text = run(arguments)
-    if command == "validate":
-        return None if code == 0 or refusal(text) else answer_of(arguments, code, text)
+    needed = job[2].get(command) if valid == 0 else None
+    wrong = wrong_with(valid, why) or wrong_with(code, text, needed)
+    if not wrong and valid != 0 and not set(refusal(why)) <= set(refusal(text)):
+        wrong = "does not say what validate says"
+    if not wrong and valid == 0 and (code == 0) == bool(needed):
+        wrong = "does without what it needs" if needed else "refuses a job that is valid"
+    if not wrong and code == 0:
+        wrong = wrong_in(out, command)
+    shutil.rmtree(out, ignore_errors=True)
+    if not wrong:
+        return None
+    answers = (" ".join(arguments), code, wrong, text[-1500:], valid, why[-1500:] if valid else "")
+    return "catchment %s: exit code %d, %s:\n%s\nvalidate: exit code %d\n%s" % answers
+
+
+def wrong_with(code, text, needed=None):
+    """Returns what is wrong with an output on its own; `needed`: what it says if it refuses."""
+    if code not in (0, 1):
+        return "is neither an answer nor a refusal"
+    if CRASH.search(text):
+        return "crashed"
+    if not text.strip():
+        return "says nothing"
     if code == 0:
         return None
-    valid, why = run(command_line("validate", job, preset, ""))
-    if valid != 0:
-        return None if any(line in text for line in refusal(why)) else answer_of(arguments, code, text, why)
-    # A command that computes on the data needs it; advice and plans do not.
-    if command in ("simulate", "train") and NO_DATA.search(text):
-        return None
-    return answer_of(arguments, code, text)
+    said = [text] if needed and re.search(needed, text) else refusal(text)
+    without = [line for line in said if not REMEDY.search(line)]
+    return "gives no remedy: " + "; ".join(without) if without or not said else None
+
+
+def wrong_in(out, command):
+    """Returns what is wrong with the files of a command that has ended well."""
+    if command == "train" and not os.path.exists(out + "/summary.json"):
+        return "has no summary.json"
+    for path in glob.glob(out + "/**/*.log", recursive=True):
+        with open(path, errors="replace") as file:
+            crash = CRASH.search(file.read())
+        if crash:
+            return "%s has %s" % (os.path.basename(path), crash.group())
+    return None
 
 
 def refusal(text):
-    """Returns the sentences about fields in what `validate` printed."""
-    return [line.strip() for line in text.splitlines() if re.match(r"\s*[a-z_]+[a-z_.\[\]0-9]*: ", line)]
-
-
-def answer_of(arguments, code, text, why=""):
-    told = "catchment %s: exit code %d\n%s" % (" ".join(arguments), code, text[-1500:])
-    return told + ("\nvalidate says:\n" + why if why else "")
+    """Returns the sentences about fields in what a command printed."""
+    found = re.findall(r"^\s*(?:catchment \w+: )?([a-z_]+[a-z_.\[\]0-9]*: .*)", text, re.MULTILINE)
+    return [line.strip() for line in found]
 
 
 def cases(everything):
     all_jobs, all_presets = list(jobs()), presets()
     if everything:
-        return [(c, j, p) for j in all_jobs for p in all_presets for c in COMMANDS]
-    pairs = [(command, preset) for preset in all_presets for command in COMMANDS]
+        return [(c, p, j) for j in all_jobs for p in all_presets for c in COMMANDS]
+    pairs = [(c, p) for p in all_presets for c in COMMANDS if c != "advise"]
+    pairs += [("advise", preset) for preset in all_presets[::2]]
     generator = random.Random(1)
-    sample = []
-    while len(sample) < len(pairs):  # each job before any is repeated
-        sample += generator.sample(all_jobs, len(all_jobs))
-    return [(command, job, preset) for (command, preset), job in zip(pairs, sample)]
+    length = max(len(pairs), len(all_jobs))
+    # Repeats a job or a pair only after each of its kind.
+    shuffled = [generator.sample(all_jobs, len(all_jobs)) for _ in range(length // len(all_jobs) + 1)]
+    sample = itertools.chain.from_iterable(shuffled)
+    return [(*pair, job) for pair, job, _ in zip(itertools.cycle(pairs), sample, range(length))]
 
 
 def share(todo):
@@ -186,7 +264,7 @@ def share(todo):
     if "TEST_SHARD_STATUS_FILE" in os.environ:
         write(os.environ["TEST_SHARD_STATUS_FILE"], "")
     shards = int(os.environ.get("TEST_TOTAL_SHARDS", 1))
-    # Shuffles, because every fifth command is an `advise`, which takes most of the time.
+    # Shuffles, because every fourth command is an `advise`, which takes most of the time.
     random.Random(1).shuffle(todo)
     return todo[int(os.environ.get("TEST_SHARD_INDEX", 0)) :: shards]
 
