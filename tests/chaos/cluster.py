@@ -35,6 +35,18 @@ def find(path):
     )
 
 
+def presets():
+    """Returns the names of all presets."""
+    asked = subprocess.run(
+        [find("cli/catchment"), "validate", "--door"],
+        input='{"about": true}\n',
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [preset["name"] for preset in json.loads(asked.stdout)["presets"]]
+
+
 def control_log(directory):
     """Returns the file that has the calls of all masters of a round."""
     return os.path.join(directory, "logs", "control.log")

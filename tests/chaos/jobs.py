@@ -7,30 +7,6 @@ import os
 import re
 import struct
 
-PRESETS = [
-    "sync",
-    "downpour",
-    "staleness_aware",
-    "dc_asgd",
-    "gap_aware",
-    "easgd",
-    "easgd_sync",
-    "eamsgd",
-    "sync_backup",
-    "hybrid",
-    "softsync",
-    "ssp",
-    "dana",
-    "gem",
-    "local_sgd",
-    "fedbuff",
-    "diloco",
-    "streaming_diloco",
-    "muloco",
-    "diloco_async",
-    "decoupled_diloco",
-]
-
 # Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale.
 # In a group of two, the rule averages the contributions of the members; worker_scaling undoes this, also
 # while one of them is away. Not hybrid: a worker that takes the place of a lost one shares a group with
