@@ -158,8 +158,8 @@ absl::Status CheckLocalSteps(const v1::Job& job) {
   if (contribution.has_elastic()) return Check("optimizer", job.optimizer());
   return absl::InvalidArgumentError(
       "algorithm.contribution: the program makes local steps with its own optimizer, which only "
-      "pseudo_gradient and elastic support: use the preset local_sgd, diloco, streaming_diloco, muloco or "
-      "easgd, or leave out the program's optimizer");
+      "pseudo_gradient and elastic support: use a preset such as local_sgd, diloco or easgd, or leave out the "
+      "program's optimizer");
 }
 
 }  // namespace catchment

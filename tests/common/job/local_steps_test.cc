@@ -45,9 +45,7 @@ TEST(CheckLocalStepsTest, WhatTheErrorSaysMakesTheJobFit) {
 
 TEST(CheckLocalStepsTest, OtherContributionsHaveNone) {
   for (const char* preset : {"sync", "downpour", "dana", "gem"}) {
-    EXPECT_THAT(Error(preset),
-                HasSubstr("use the preset local_sgd, diloco, streaming_diloco, muloco or easgd"))
-        << preset;
+    EXPECT_THAT(Error(preset), HasSubstr("use a preset such as local_sgd, diloco or easgd")) << preset;
   }
 }
 
