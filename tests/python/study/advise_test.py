@@ -3,6 +3,7 @@
 
 import unittest
 from typing import Any, List
+from unittest import mock
 
 import reference
 from catchment.study import advise, core
@@ -193,8 +194,10 @@ class CommandTest(unittest.TestCase):
     maxDiff = None
 
     def test_does_as_the_reference(self) -> None:
-        for case in reference.cases_of("advise"):
-            with self.subTest(case["args"]):
+        cases = reference.cases_of("advise")
+        presets = reference.presets_of(cases)
+        for case in cases:
+            with self.subTest(case["args"]), mock.patch.object(core, "presets", lambda: presets):
                 outcome = reference.run(advise, case["args"])
                 self.assertEqual(outcome.out, case["out"])
                 self.assertEqual(sorted(outcome.err.splitlines()), case["err"])

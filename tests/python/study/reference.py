@@ -27,6 +27,11 @@ def cases_of(name: str) -> List[Any]:
         return list(json.load(file))
 
 
+def presets_of(cases: List[Any]) -> List[str]:
+    """Returns the presets that the cases name, in their order: the reference did not have later ones."""
+    return [name for name in core.presets() if re.search(r"\b%s\b" % name, json.dumps(cases))]
+
+
 def as_then(text: str) -> str:
     """Returns the text without the defaults of the jobs' fields that the reference did not have."""
     return re.sub(r"(\\n|\n)  hold_up_seconds: 20(?=\1)", "", text)
