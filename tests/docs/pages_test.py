@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Tests that what the pages point at is there: files and headings that they link to, fields of a job that
-they name, flags of the programs.
+they name, flags of the programs; and that their tables of presets have each preset that the command has, with
+its figures.
 
 Links lead to sources all over the project, so the test looks at the tree that its own files come from.
 """
 
 import glob
+import json
 import os
 import re
 import subprocess
@@ -141,8 +143,105 @@ def check_flags(page, known):
                     failures.append(f"{page}:{line}: no program of the project has a flag --{flag}")
 
 
+class Preset:
+    """The figures of a preset by `catchment validate`: its text with 4 workers, and its bytes for each
+    parameter with 8."""
+
+    # It is so large that with minibatches of one sample activations are less than half a byte a parameter.
+    MODEL = "model={layers {flatten {}} layers {dense {units: 2000}} layers {dense {units: 10}}}"
+
+    def __init__(self, name):
+        four, eight = self._validate(name, 4), self._validate(name, 8, self.MODEL, "batch_size=1")
+        self.text = four["text"]
+        servers, parameters = eight["memory"]["servers"], eight["parameters"]
+        sums = {kind: sum(server[kind] for server in servers) for kind in ("total", "standby", "snapshot")}
+        of_all = (sums["total"] - sums["standby"], sums["standby"], eight["memory"]["worker"]["total"])
+        self.bytes = [round(some / parameters) for some in (*of_all, sums["snapshot"])]
+
+    @staticmethod
+    def _validate(name, workers, *settings):
+        job = ["cli/catchment", "validate", "examples/algorithms/sync.textproto", "--json", "--servers=2"]
+        settings = [*settings, f"workers={workers}", "faults.standby=1", f"algorithm.preset={name}"]
+        answer = subprocess.run(job + ["--set=" + one for one in settings], stdout=subprocess.PIPE, text=True)
+        return json.loads(answer.stdout)
+
+    def steps(self):
+        """The servers' learning rate and momentum, and whether it is Nesterov's; with elastic averaging the
+        workers'."""
+        fields = self.text[self.text.index("\noptimizer {") :]
+        found = [re.search(rf"^  {name}: (\S+)", fields, re.M) for name in ("learning_rate", "momentum")]
+        nesterov = "Nesterov" if "\n  nesterov: true" in fields else "no Nesterov"
+        return [*(float(value[1]) for value in found), nesterov]
+
+
+def all_presets():
+    """[name of each preset], as the command has them."""
+    command = ["cli/catchment", "validate", "--door"]
+    asked = subprocess.run(command, input='{"about": true}\n', stdout=subprocess.PIPE, text=True)
+    return [preset["name"] for preset in json.loads(asked.stdout)["presets"]]
+
+
+def rows_below(page, heading):
+    """{preset: (line number, cells)} of the table that begins with `heading`."""
+    found, inside = {}, False
+    for line, text in pages.prose(page):
+        inside = text.startswith(heading) or (inside and text.startswith("|"))
+        cells = [cell.strip() for cell in text.strip("|").split(" | ")]
+        for name in re.findall(r"\w+", re.sub(r"\]\(.*?\)", "", cells[0])) if inside else []:
+            if name in found:
+                failures.append(f"{page}:{line}: has a second row for {name}")
+            found[name] = line, cells
+    found.pop("preset", None)
+    return found
+
+
+def check_rows(page, heading, wanted, differ):
+    """Checks that a table has a row for each preset, of which `differ` says whether its cells are not what is
+    wanted."""
+    rows = rows_below(page, heading)
+    for name in rows.keys() - wanted.keys():
+        failures.append(f"{page}:{rows[name][0]}: there is no preset {name}; remove the row")
+    for name, value in wanted.items():
+        if name not in rows:
+            failures.append(f"{page}: add a row for the preset {name} to the table {heading} It has {value}.")
+        elif differ(rows[name][1], value):
+            failures.append(f"{page}:{rows[name][0]}: {name} has {value}, not {rows[name][1]}")
+
+
+def other_steps(cells, wanted):
+    found = re.match(r"(?:workers': )?(Nesterov )?([\d.]+), ([\d.]+)", cells[4])
+    steps = found and [float(found[2]), float(found[3]), "Nesterov" if found[1] else "no Nesterov"]
+    return cells[4] != "as downpour" and steps != wanted
+
+
+def check_presets():
+    algorithms, sizing = "docs/algorithms/README.md", "docs/sizing.md"
+    presets = {name: Preset(name) for name in all_presets()}
+    steps = {name: preset.steps() for name, preset in presets.items()}
+    check_rows(algorithms, "| preset | who waits |", steps, other_steps)
+    costs = dict.fromkeys(presets, "the costs on its page")
+    check_rows(algorithms, "| preset | sent |", costs, lambda *_: False)
+    figures = {name: [str(number) for number in preset.bytes] for name, preset in presets.items()}
+    check_rows(sizing, "| preset | servers |", figures, lambda cells, wanted: cells[1:] != wanted)
+    for name in presets:
+        page = f"docs/algorithms/{name}.md"
+        if not os.path.exists(page) or f"examples/algorithms/{name}.textproto" not in pages.read(page):
+            failures.append(f"{page}: describe the preset, and name its example")
+    adaptive = {name for name, preset in presets.items() if "delay_adaptive {" in preset.text}
+    page = "docs/algorithms/compensation.md"
+    listed = re.search(r"part of the presets ([^.]*), and has", pages.read(page))
+    if set(re.findall(r"`(\w+)`", listed[1])) != adaptive:
+        failures.append(f"{page}: delay_adaptive is part of {', '.join(sorted(adaptive))}")
+    count = re.compile(rf"\b{len(presets)}\s+(\w+\s+)?(preset|algorithm|choice)")
+    for page in pages.paths():
+        counted = count.search(pages.read(page))
+        if counted:
+            failures.append(f"{page}: leave out the number in '{counted[0]}': the next preset changes it")
+    return presets
+
+
 def main():
-    paths, flags = job_paths(), known_flags()
+    paths, flags, presets = job_paths(), known_flags(), check_presets()
     for page in pages.paths():
         check_links(page)
         check_fields(page, paths)
@@ -151,7 +250,7 @@ def main():
             check_flags(page, flags)
     for failure in failures:
         print("FAILED:", failure)
-    print(f"{len(pages.paths())} pages, {len(paths)} fields, {len(flags)} flags")
+    print(f"{len(pages.paths())} pages, {len(paths)} fields, {len(flags)} flags, {len(presets)} presets")
     return 1 if failures else 0
 
 
