@@ -16,7 +16,7 @@ _NO_LENGTH = (
 )
 _ONE_GPU = (
     "this is worker %d of its machine, and its model is on %s, which other workers may use, too: "
-    "choose the device by the environment variable CATCHMENT_LOCAL_INDEX"
+    "move the model to catchment.torch.device() before join()"
 )
 _NO_GPU = (
     "the model is on the CPU, and CUDA_VISIBLE_DEVICES=%s names no GPU that this program may use: with one "
@@ -104,13 +104,27 @@ def _check_memory(parameters: List[Tuple[str, torch.Tensor]]) -> None:
             raise ValueError(_SAME_MEMORY % (names[place], name))
 
 
+def device() -> torch.device:
+    """Returns the device for this process: of the GPUs that it sees, those of its machine's workers in turn,
+    and among the processes of a worker that torchrun has started, too. Without a GPU: the CPU.
+
+    Under Slurm's --gpus-per-task a worker sees its own GPUs alone, numbered from 0; elsewhere it sees all."""
+    gpus = torch.cuda.device_count()
+    if gpus == 0:
+        return torch.device("cpu")
+    environ = os.environ
+    worker = int(environ.get("CATCHMENT_LOCAL_INDEX", environ.get("SLURM_LOCALID", 0)))
+    processes, rank = int(environ.get("LOCAL_WORLD_SIZE", 1)), int(environ.get("LOCAL_RANK", 0))
+    return torch.device("cuda", (worker * processes + rank) % gpus)
+
+
 def check_device(parameters: List[Tuple[str, torch.Tensor]]) -> None:
     index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
     devices = {p.device for _, p in parameters if p.device.type == "cuda"}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if visible not in ("", "-1") and not devices and torch.version.cuda and not torch.cuda.is_available():
         warn(_NO_GPU % visible)
-    if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
+    if torch.device("cuda", 0) in devices and index % max(torch.cuda.device_count(), 1):
         warn(_ONE_GPU % (index, "cuda:0"))
 
 

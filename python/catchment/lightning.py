@@ -144,8 +144,7 @@ class _JobStrategy(_Strategy):
         samples_per_epoch: Optional[int],
     ) -> None:
         if device is None:
-            gpus = torch.cuda.device_count()
-            device = "cuda:%d" % (int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0)) % gpus) if gpus else "cpu"
+            device = catchment.device()
         super().__init__(device)
         self.worker: Any = None  # a catchment.torch.Worker, once it has joined
         self._names = {"loss": loss, "acc": accuracy}

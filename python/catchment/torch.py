@@ -27,6 +27,7 @@ from ._gradients import AfterBackward, DuringBackward, Gradients, KeptSteps, Loc
 from ._handed import Handed
 from ._layers import model
 from ._minibatches import Loader, Minibatches, NoMinibatches, reader
+from ._model import device
 from ._modules import Modules
 from ._optimizer import Optimizer, Scheduler
 from ._position import Position
@@ -36,7 +37,7 @@ from ._version import __version__
 from ._warnings import warn
 from ._weights import KeptWeights, Weights
 
-__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "load", "model", "train"]
+__all__ = ["Minibatches", "Worker", "__version__", "compare", "device", "join", "load", "model", "train"]
 
 _NO_SAMPLES = "join got only the number of samples: give minibatches(data) the samples"
 _OWN_DATA = (

@@ -5,6 +5,7 @@ something waits for it, so a wait that is missing shows in the values.
 """
 
 import contextlib
+import os
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -75,14 +76,28 @@ class _Current:
 
 class FakeCuda:
     """pinned: (address, bytes, device, flags) of memory that was pinned. error: what pinning answers; 0:
-    success. The next launch raises an error that was answered."""
+    success. The next launch raises an error that was answered. gpus: of the machine, or those that a cgroup
+    leaves, of which CUDA_VISIBLE_DEVICES chooses."""
 
     Stream, Event = Stream, Event
 
-    def __init__(self, error=0):
+    def __init__(self, error=0, gpus=1):
+        self._gpus = gpus
         self.pinned, self._error, self._current = [], error, _Current()
         self._last_error = 0
         self._device = torch.device("cuda", 0)
+
+    def visible(self):
+        """Returns the GPUs that a program sees: as in CUDA, the first that does not exist ends the list."""
+        chosen, seen = os.environ.get("CUDA_VISIBLE_DEVICES"), []
+        for name in range(self._gpus) if chosen is None else chosen.split(","):
+            if str(name) not in map(str, range(self._gpus)):
+                break
+            seen.append(int(name))
+        return seen
+
+    def device_count(self):
+        return len(self.visible())
 
     def cudart(self):
         return self

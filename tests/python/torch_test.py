@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import re
+import subprocess
 import sys
 import types
 import unittest
@@ -18,9 +19,11 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
+import catchment.torch
 import torch_loops
 import torch_program
 from catchment import _model
+from fake_cuda import FakeCuda
 from torch_case import TorchCase, read, tensors
 
 BUILT_IN = """
@@ -141,6 +144,7 @@ class TorchTest(TorchCase):
             (1, "cuda:0", 2, True),
             (1, "cuda:1", 2, False),
             (3, "cuda:0", 2, True),
+            (2, "cuda:0", 2, False),
             (1, "cuda:0", 1, False),
             (1, "cpu", 2, False),
         ):
@@ -153,10 +157,61 @@ class TorchTest(TorchCase):
                 [str(one.message) for one in caught],
                 [
                     "this is worker %d of its machine, and its model is on cuda:0, which other workers may "
-                    "use, too: choose the device by the environment variable CATCHMENT_LOCAL_INDEX" % index
+                    "use, too: move the model to catchment.torch.device() before join()" % index
                 ]
                 * warns,
             )
+
+    def gpu_of(self, gpus, environ, first):
+        """Returns the GPU of the machine that a process of this environment uses: the first that it sees, or
+        that of catchment.torch.device()."""
+        with unittest.mock.patch.dict(os.environ, environ):
+            if "CUDA_VISIBLE_DEVICES" not in environ:
+                os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+            cuda = FakeCuda(gpus=gpus)
+            with unittest.mock.patch("torch.cuda", cuda), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                device = torch.device("cuda", 0) if first else catchment.torch.device()
+                _model.check_device([("weight", types.SimpleNamespace(device=device))])
+                return cuda.visible()[device.index] if device.type == "cuda" else "cpu"
+
+    def test_each_worker_has_a_gpu_of_its_own_alone_and_under_slurm(self):
+        with open("docs/lightning.md", encoding="utf-8") as file:
+            (assignment,) = re.findall(r"--program='(CUDA_VISIBLE_DEVICES=\S+) python", file.read())
+        # (GPUs that exist for each worker, CUDA_VISIBLE_DEVICES of worker i, GPUs of four workers)
+        for gpus, visible, expected in (
+            (4, lambda i: {}, [0, 1, 2, 3]),
+            # Slurm's --gpus-per-task=1, without and with a cgroup for each task.
+            (4, lambda i: {"CUDA_VISIBLE_DEVICES": str(i)}, [0, 1, 2, 3]),
+            (1, lambda i: {"CUDA_VISIBLE_DEVICES": "0"}, [0, 0, 0, 0]),
+        ):
+            for first in (False, True):
+                used = []
+                for i in range(4):
+                    environ = dict(visible(i), CATCHMENT_LOCAL_INDEX=str(i), SLURM_LOCALID=str(i))
+                    if first:
+                        shell = {"PATH": os.environ["PATH"], **environ}
+                        command = ["sh", "-c", assignment + " sh -c 'echo $CUDA_VISIBLE_DEVICES'"]
+                        environ["CUDA_VISIBLE_DEVICES"] = subprocess.run(
+                            command, env=shell, check=True, text=True, stdout=subprocess.PIPE
+                        ).stdout.strip()
+                    used.append(self.gpu_of(gpus, environ, first))
+                self.assertEqual(used, expected)
+
+    def test_workers_share_the_gpus_of_a_list_in_turn(self):
+        environ = {"CUDA_VISIBLE_DEVICES": "5,7"}
+        used = [self.gpu_of(8, dict(environ, CATCHMENT_LOCAL_INDEX=str(i)), False) for i in range(4)]
+        self.assertEqual(used, [5, 7, 5, 7])
+
+    def test_a_process_of_torchrun_has_a_gpu_of_its_workers(self):
+        group = {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+        used = [self.gpu_of(4, dict(group, CATCHMENT_LOCAL_INDEX=str(i)), False) for i in range(2)]
+        self.assertEqual(used, [1, 3])
+        # Slurm leaves the second worker its two alone.
+        self.assertEqual(self.gpu_of(2, dict(group, CATCHMENT_LOCAL_INDEX="1"), False), 1)
+
+    def test_an_evaluator_without_a_gpu_is_on_the_cpu(self):
+        self.assertEqual(self.gpu_of(4, {"CUDA_VISIBLE_DEVICES": ""}, False), "cpu")
 
     def test_warns_of_devices_that_the_program_may_not_use(self):
         for visible, cuda, available, warns in (
