@@ -30,6 +30,7 @@ begin "$@"
 make_tree catchment-gpu
 add_licenses
 check_complete
-cp -RL examples LICENSE deploy/gpu/* "$tree/"
-rm -f "$tree/examples/BUILD"
+cp -RL examples python LICENSE deploy/gpu/* "$tree/"
+rm -f "$tree"/{examples,python}/BUILD
+find "$tree" -name __pycache__ -prune -exec rm -rf {} +
 pack "${out:-$PWD/out-bundle/catchment-gpu-$version.tar.gz}"

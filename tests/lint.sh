@@ -85,6 +85,10 @@ mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')
 twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
   sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
 [[ -z $twice ]] || hint "give the types that several headers define different names:" "$twice"
+# Others may share a machine's GPUs, so no script and no page changes a setting of one.
+mapfile -t commands < <(files '*.md' '*.py' '*.sh' '*.sbatch' '*.yaml' ':!tests/lint.sh')
+! grep -nE 'nvidia-smi.*[^[:alnum:]-](-(pm|pl|lgc|rgc|lmc|rmc|ac|rac|mig|cc|r|c|e)|--(persistence-mode|power-limit|lock-|reset-|gpu-reset|applications-clocks|compute-mode|multi-instance-gpu|ecc-config|auto-boost)[[:alnum:]-]*)([^[:alnum:]-]|$)' "${commands[@]}" ||
+  hint "leave the settings of GPUs in the lines above as they are"
 
 # Language.
 mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto')
