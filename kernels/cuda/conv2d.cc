@@ -114,9 +114,11 @@ class Conv2d final : public Layer {
       device->ReserveScratch(d_out_bytes_);
       return;
     }
-    Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
-    device->ReserveScratch(d_out_bytes_ +
-                           (pointwise_ ? 0 : chunk_ * pixels_ * window_.stride_of_rows * sizeof(float)));
+    const int64_t patches = chunk_ * pixels_ * window_.stride_of_rows;
+    Checked(patches, "a convolution's patches");
+    // Without cuDNN the patches' gradient, which is float32, is there, too.
+    const int64_t patch_bytes = by_cudnn_ ? BytesOf(device->precision()) : int64_t{sizeof(float)};
+    device->ReserveScratch(d_out_bytes_ + (pointwise_ ? 0 : patches * patch_bytes));
     MakeProducts(chunk_, &products_);
     if (const int64_t rest = spec.batch_size % chunk_; rest > 0) MakeProducts(rest, &last_products_);
   }
