@@ -65,8 +65,9 @@ def main() -> None:
     targets = sys.argv[1:] or ["//..."]
     workspace = info("workspace")
     query = f'mnemonic("CppCompile", {" + ".join(targets)})'
-    actions = json.loads(bazel("aquery", query, "--output=jsonproto")).get("actions", [])
-    commands = entries(actions, workspace, info("execution_root"))
+    # With this option, each source has its own command.
+    output = bazel("aquery", query, "--output=jsonproto", "--define=unity=off")
+    commands = entries(json.loads(output).get("actions", []), workspace, info("execution_root"))
     path = workspace / "compile_commands.json"
     temporary = path.with_suffix(".json.new")
     temporary.write_text(json.dumps(commands, indent=1) + "\n")

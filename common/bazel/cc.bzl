@@ -1,28 +1,50 @@
-"""cc_library, cc_binary and cc_test as Bazel has them, with a precompiled header in front of each source file:
-//common:prelude, or for tests //tests:prelude. catchment_test is a cc_test with what most tests have in common."""
+"""cc_library and cc_test as Bazel has them, but that compile faster: the sources of a library as one
+translation unit (a unity build), and each test with a precompiled header, //tests:prelude, in front. catchment_test
+is a cc_test with what most tests have in common."""
 
-def _with_prelude(rule, package, attributes):
-    # g++ takes a precompiled header only under the options that it was made with, so a target with its own
-    # options goes without.
-    if attributes.get("srcs") and not attributes.get("copts"):
-        attributes["copts"] = select({
-            "//common:without_prelude": [],
-            "//conditions:default": ["-include", "$(BINDIR)/%s/precompiled/prelude.h" % package],
+def _in_unity(name, apart, attributes):
+    """Replaces the sources by one that holds them all, for they mostly parse the same headers.
+
+    Targets with their own options keep their files apart: theirs are the loops over values, whose machine code should
+    not depend on their neighbours. So do the files of apart, whose local names are those of another file, or all if it
+    is True. --define=unity=off compiles every file alone.
+    """
+    srcs = attributes.get("srcs", [])
+    if apart == True or attributes.get("copts"):
+        return attributes
+    sources = [src for src in srcs if src.endswith(".cc") and src not in apart]
+    if len(sources) < 2:
+        return attributes
+    unity = name + ".unity.cc"
+    native.genrule(
+        name = name + "_unity",
+        srcs = sources,
+        outs = [unity],
+        cmd = "for f in $(SRCS); do echo \"#line 1 \\\"$$f\\\"\"; cat $$f; done >$@",
+        testonly = attributes.get("testonly", False),
+        visibility = ["//visibility:private"],
+    )
+    others = [src for src in srcs if src not in sources]
+    return dict(attributes, srcs = others + select({
+        "//common:unity_off": sources,
+        "//conditions:default": [unity],
+    }))
+
+def cc_library(name, apart = [], **attributes):
+    native.cc_library(name = name, **_in_unity(name, apart, attributes))
+
+def cc_test(name, copts = [], deps = [], **attributes):
+    # g++ takes a precompiled header only under the options that it was made with, so a test with its own options
+    # goes without.
+    if copts:
+        prelude, options = [], copts
+    else:
+        prelude = select({"//common:prelude_off": [], "//conditions:default": ["//tests:prelude"]})
+        options = select({
+            "//common:prelude_off": [],
+            "//conditions:default": ["-include", "$(BINDIR)/tests/precompiled/prelude.h"],
         })
-        attributes["deps"] = attributes.get("deps", []) + select({
-            "//common:without_prelude": [],
-            "//conditions:default": ["//%s:prelude" % package],
-        })
-    rule(**attributes)
-
-def cc_library(**attributes):
-    _with_prelude(native.cc_library, "common", attributes)
-
-def cc_binary(**attributes):
-    _with_prelude(native.cc_binary, "common", attributes)
-
-def cc_test(**attributes):
-    _with_prelude(native.cc_test, "tests", attributes)
+    native.cc_test(name = name, copts = options, deps = deps + prelude, **attributes)
 
 # The folders whose tests .ci/run leaves out under a sanitizer, which the tags "asan" and "tsan" select, with the
 # reason. A folder covers its subfolders.

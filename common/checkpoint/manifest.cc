@@ -173,7 +173,7 @@ int64_t CountParameters(const v1::Manifest& manifest) {
 
 namespace {
 
-std::string RecordPath(const std::string& dir) { return dir + "/run.textproto"; }
+std::string RunRecordPath(const std::string& dir) { return dir + "/run.textproto"; }
 
 }  // namespace
 
@@ -181,16 +181,16 @@ absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record)
   std::string text;
   CHECK(google::protobuf::TextFormat::PrintToString(record, &text));
   RETURN_IF_ERROR(CreateDirectories(dir));
-  return WriteAtomically(RecordPath(dir), text);
+  return WriteAtomically(RunRecordPath(dir), text);
 }
 
 absl::Status DeleteRunRecord(const std::string& dir) {
-  if (unlink(RecordPath(dir).c_str()) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot delete ", RecordPath(dir)));
+  if (unlink(RunRecordPath(dir).c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot delete ", RunRecordPath(dir)));
 }
 
 absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir) {
-  const std::string path = RecordPath(dir);
+  const std::string path = RunRecordPath(dir);
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   v1::RunRecord record;
   RETURN_IF_ERROR(ParseText(text, path, "", &record));

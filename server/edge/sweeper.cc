@@ -6,7 +6,7 @@ namespace catchment {
 namespace {
 
 constexpr double kSweepSeconds = 1;
-constexpr double kTrimSeconds = 10;
+constexpr double kTrimPeriodSeconds = 10;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void Sweeper::Run() {
     }
     const double now = clock_.Now();
     service_.Sweep(now);
-    if (now - last_trim < kTrimSeconds) continue;
+    if (now - last_trim < kTrimPeriodSeconds) continue;
     last_trim = now;
     memory.Trim(shard_.bytes_moved());
   }

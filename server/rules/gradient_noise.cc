@@ -23,7 +23,7 @@ Lanes Load(const float* values) {
 }
 
 // The values whose squares are added up in float32.
-constexpr int64_t kPiece = 4096;
+constexpr int64_t kSquaresPiece = 4096;
 
 double OfPiece(const float* values, int64_t n) {
   Lanes sums[kSums] = {};
@@ -47,8 +47,8 @@ double OfPiece(const float* values, int64_t n) {
 
 double SumOfSquares(const float* values, int64_t n) {
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += kPiece)
-    sum += OfPiece(values + begin, std::min(kPiece, n - begin));
+  for (int64_t begin = 0; begin < n; begin += kSquaresPiece)
+    sum += OfPiece(values + begin, std::min(kSquaresPiece, n - begin));
   return sum;
 }
 

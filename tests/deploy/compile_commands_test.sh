@@ -11,7 +11,10 @@ stub bazel <<END
 case "\$1 \${2:-}" in
   "info workspace") echo "$project" ;;
   "info execution_root") echo /exec/root ;;
-  "aquery "*) echo "\$2" >"$TEST_TMPDIR/query"; cat "$TEST_TMPDIR/actions.json" ;;
+  "aquery "*)
+    # Without this option the sources of a library are one.
+    [[ "\$*" == *--define=unity=off* ]] || exit 8
+    echo "\$2" >"$TEST_TMPDIR/query"; cat "$TEST_TMPDIR/actions.json" ;;
 esac
 [[ ! -e "$TEST_TMPDIR/broken" ]] || { echo "ERROR: no such package 'x'" >&2; exit 7; }
 END

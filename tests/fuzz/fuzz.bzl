@@ -1,7 +1,7 @@
 """fuzz_target(name, srcs, deps, size): a function LLVMFuzzerTestOneInput over a parser.
 
 It becomes NAME_seeds_test, which runs it over the files of seeds/NAME, and NAME, the fuzzer, which tests/fuzz/run builds with clang."""
-load("//common/bazel:cc.bzl", "cc_binary", "cc_library", "cc_test")
+load("//common/bazel:cc.bzl", "cc_library", "cc_test")
 
 def fuzz_target(name, srcs, deps, size = "small"):
     cc_library(
@@ -18,7 +18,7 @@ def fuzz_target(name, srcs, deps, size = "small"):
         data = native.glob(["seeds/%s/**" % name]),
         deps = [":%s_target" % name, ":run_seeds"],
     )
-    cc_binary(
+    native.cc_binary(
         name = name,
         testonly = True,
         linkopts = ["-fsanitize=fuzzer"],
