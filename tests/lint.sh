@@ -26,7 +26,7 @@ files() {
   done
 }
 mapfile -t sources < <(files '*.h' '*.cc' '*.cu')
-mapfile -t scripts < <(files '*.sh' '*.sbatch' .ci/run)
+mapfile -t scripts < <(files '*.sh' '*.sbatch' '*.pbs' .ci/run)
 mapfile -t builds < <(files BUILD '*/BUILD')
 [[ ${#sources[@]} -gt 0 ]] || { echo "lint: git ls-files names no source file in $PWD" >&2; exit 2; }
 
@@ -65,7 +65,7 @@ mapfile -t returning < <(files '*.h' '*.cc' ':!tests' ':!common/codec' ':!common
   hint "write RETURN_IF_ERROR or ASSIGN_OR_RETURN (common/base/status_macros.h) in the lines above"
 # The time of day may be set at any moment, so that durations are those of the monotonic clock. Exempt are
 # times of day that a file, a message or a certificate has, and a wait under ThreadSanitizer.
-mapfile -t timed < <(files '*.h' '*.cc' '*.cu' '*.py' '*.sh' '*.sbatch' ':!tests')
+mapfile -t timed < <(files '*.h' '*.cc' '*.cu' '*.py' '*.sh' '*.sbatch' '*.pbs' ':!tests')
 time_of_day='system_clock|high_resolution_clock|[^_]\btime\((nullptr|NULL|0|&)|gettimeofday|CLOCK_REALTIME\b|absl::Now\('
 # shellcheck disable=SC2016  # a pattern
 time_of_day+='|\btime\.time(_ns)?\(|\b(from time import .*\btime\b)|datetime\.(utc)?now|[$(]SECONDS\b|\bEPOCH(SECONDS|REALTIME)\b|date \+%s'
@@ -86,13 +86,13 @@ twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
   sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
 [[ -z $twice ]] || hint "give the types that several headers define different names:" "$twice"
 # Others may share a machine's GPUs, so no script and no page changes a setting of one.
-mapfile -t commands < <(files '*.md' '*.py' '*.sh' '*.sbatch' '*.yaml' ':!tests/lint.sh')
+mapfile -t commands < <(files '*.md' '*.py' '*.sh' '*.sbatch' '*.pbs' '*.yaml' ':!tests/lint.sh')
 ! grep -nE 'nvidia-smi.*[^[:alnum:]-](-(pm|pl|lgc|rgc|lmc|rmc|ac|rac|mig|cc|r|c|e)|--(persistence-mode|power-limit|lock-|reset-|gpu-reset|applications-clocks|compute-mode|multi-instance-gpu|ecc-config|auto-boost)[[:alnum:]-]*)([^[:alnum:]-]|$)' "${commands[@]}" ||
   hint "leave the settings of GPUs in the lines above as they are"
 
 # Language.
 mapfile -t commented < <(files '*.h' '*.cc' '*.cu' '*.proto')
-mapfile -t explained < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.py' '*.sh' '*.sbatch' '*.bzl' BUILD '*/BUILD' .ci/run)
+mapfile -t explained < <(files '*.h' '*.cc' '*.cu' '*.proto' '*.py' '*.sh' '*.sbatch' '*.pbs' '*.bzl' BUILD '*/BUILD' .ci/run)
 mapfile -t worded < <(files '*.md'; printf '%s\n' "${explained[@]}")
 tests/comments.py "${explained[@]}" || hint "change the comments above as shown"
 ! grep -nE '\b([Ii]s|[Aa]re|[Ww]as|[Ww]ere) no [A-Za-z]+' "${worded[@]}" |

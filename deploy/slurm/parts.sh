@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What catchment.sbatch, servers.sbatch and workers.sbatch have in common; they source it. It wants
+# What the scripts of Slurm and ../pbs/catchment.pbs have in common; they source it. It wants
 #   script     the name of the script, which determines what it says and which flags it has
 #   parts      the path of this file
 # shellcheck disable=SC2154
@@ -277,6 +277,8 @@ await_master() {
     master=$(address_of 0)
     [[ -z $master ]] || return 0
     kill -0 "${server_pids[0]}" 2>/dev/null || return 1
+    # The signal may have been too early for the step.
+    [[ $stopping == no ]] || signal_step server-0
     sleep 0.2
   done
 }

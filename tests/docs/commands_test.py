@@ -180,17 +180,25 @@ def tune(command, place):
 
 def sbatch(command, place):
     """Slurm is in slurm_test, with other numbers of nodes and tasks: here the script and its own flags."""
-    script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.sbatch) (.*)", command).groups()
+    script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.(?:sbatch|pbs)) (.*)", command).groups()
     expect(os.path.exists(os.path.join(place, script)), f"there is no {script}")
     shell(f"bash -n {script}", place)
     expect_flags(flags, shell(f"bash {script} --help", place))
     for word in shlex.split(flags):
         expect(word.startswith("--") or os.path.exists(os.path.join(place, word)), f"there is no {word}")
     tests = [
-        one for one in glob.glob("tests/deploy/slurm*_test.sh") if os.path.basename(script) in pages.read(one)
+        one
+        for one in [*glob.glob("tests/deploy/slurm*_test.sh"), "tests/deploy/pbs_test.sh"]
+        if os.path.basename(script) in pages.read(one)
     ]
     expect(tests, f"no test starts {script}")
-    return f"script, files and flags exist; {tests[0]} starts the same script on a real Slurm"
+    return f"script, files and flags exist; {tests[0]} starts the same script"
+
+
+def qsub(command, place):
+    """PBS is a stand-in in pbs_test, with other numbers of hosts: here the script and its own flags."""
+    script, flags = re.match(r"qsub .* -- \$PWD/(\S+\.pbs) (.*)", command).groups()
+    return sbatch_program(f"sbatch {script} {flags}", place)
 
 
 def slurm(command, place):
@@ -421,6 +429,7 @@ RULES = [
         ),
         ("deploy/README.md", r"catchment slurm .*", slurm),
         ("deploy/README.md", r"sbatch .*", sbatch),
+        ("deploy/README.md", r"qsub .*", qsub),
         ("deploy/README.md", r"mpiexec .*", mpiexec),
         ("deploy/README.md", r"docker .*", docker),
         (

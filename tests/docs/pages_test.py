@@ -122,6 +122,7 @@ def known_flags():
         ["server/catchment_server"],
         ["worker/catchment_worker"],
         *(["bash", f"deploy/slurm/{name}.sbatch"] for name in ("catchment", "servers", "workers")),
+        ["bash", "deploy/pbs/catchment.pbs"],
         ["bash", "deploy/bundle.sh"],
     ]
     return {
