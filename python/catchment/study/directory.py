@@ -12,6 +12,7 @@ catchment.claim these names, which belong to Catchment
 """
 
 import contextlib
+import difflib
 import enum
 import os
 import sys
@@ -68,13 +69,14 @@ def _value(value: Any) -> str:
 
 
 def _job_difference(before: List[str], now: List[str]) -> str:
-    """Returns the first lines in which two jobs differ."""
-    pairs = zip(before, now)
-    line = next((i for i, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
-    new, old = (
-        lines[line].strip() if line < len(lines) and lines[line] else "nothing" for lines in (now, before)
-    )
-    return "the job has `%s`, but had `%s`" % (new, old)
+    """Returns the first line in which two jobs differ: changed, added or removed."""
+    changes = difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
+    _, old, old_end, new, new_end = next(change for change in changes if change[0] != "equal")
+    if old == old_end:
+        return "the job has `%s`, which it did not have" % now[new].strip()
+    if new == new_end:
+        return "the job no longer has `%s`" % before[old].strip()
+    return "the job has `%s`, but had `%s`" % (now[new].strip(), before[old].strip())
 
 
 class RunData(NamedTuple):

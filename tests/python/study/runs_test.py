@@ -127,8 +127,9 @@ class DataTest(unittest.TestCase):
             ({**record, "nodes": 2}, "--nodes is 2, but was none"),
             ({"job": record["job"], "device": ""}, "--workers is none, but was [1,2]"),
             ({**record, "job": "a\n  b: 2\nc"}, "the job has `b: 2`, but had `b: 1`"),
-            ({**record, "job": "a"}, "the job has `nothing`, but had `b: 1`"),
-            ({**record, "job": 'a\n  b: 1\n\n"'}, "the job has `nothing`, but had `c`"),
+            ({**record, "job": "a"}, "the job no longer has `b: 1`"),
+            ({**record, "job": "a\n  new: 3\n  b: 1\nc"}, "the job has `new: 3`, which it did not have"),
+            ({**record, "job": 'a\n  b: 1\nc\n"'}, 'the job has `"`, which it did not have'),
         ):
             self.assertEqual(describe_difference(record, now), text)
 
