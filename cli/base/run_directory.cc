@@ -123,6 +123,13 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Open(const std::string& path, c
   return LockedDirectory(path, std::move(lock));
 }
 
+absl::Status ClaimForBatch(const std::string& directory, const std::string& job) {
+  Names names = {job};
+  std::error_code error;
+  if (!fs::exists(directory + "/logs", error)) names.push_back("logs");
+  return ClaimNames(directory, names, Unclaimed::kOurs);
+}
+
 absl::Status CheckRunDirectory(const std::string& path, Unclaimed unclaimed) {
   return CheckClaim(path, RunNames(), Proven(path, unclaimed));
 }

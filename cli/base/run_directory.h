@@ -61,6 +61,11 @@ bool HasCheckpoint(const std::string& run_directory);
 // nothing. `unclaimed`: the origin of files without a record.
 absl::Status CheckRunDirectory(const std::string& path, Unclaimed unclaimed = Unclaimed::kForeign);
 
+// Claims what the script of a batch system has in the directory before its master claims the rest: `job`, the
+// name of a file that the caller has written, and logs unless they exist. A job that ends before its master
+// starts can then be started again. Errors: those of ClaimNames.
+absl::Status ClaimForBatch(const std::string& directory, const std::string& job);
+
 // Deletes the checkpoints of a run, and their directory if nothing else is in it.
 absl::Status DeleteRunCheckpoints(const std::string& run_directory);
 

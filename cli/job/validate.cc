@@ -156,8 +156,10 @@ absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
   }
   if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
   if (options.claim >= 0 && options.overwrite) RETURN_IF_ERROR(DeleteRun(DirectoryOfClaim(options)));
-  if (!options.write.empty()) {
-    RETURN_IF_ERROR(WriteJob(options.write, complete));
+  if (!options.write.empty()) RETURN_IF_ERROR(WriteJob(options.write, complete));
+  if (options.claim >= 0) {
+    const std::string name = std::filesystem::path(options.write).filename();
+    RETURN_IF_ERROR(ClaimForBatch(DirectoryOfClaim(options), name));
   }
   *streams.out << *text;
   return 0;

@@ -109,8 +109,15 @@ run "$work/copy" job.textproto
 expect_status 1
 expect_output "start the original"
 
-echo "== two servers and four workers on both hosts"
+echo "== without certificates it ends, and leaves nothing in the way of the next one"
+stub openssl <<<"exit 1"
 qsub --out=out short.textproto
+ends_with 1
+expect_output "cannot make certificates"
+rm "$stubs/openssl"
+
+echo "== two servers and four workers on both hosts"
+qsub --out=out --overwrite short.textproto
 ends_with 0
 expect_output "catchment.pbs: done: $work/out/summary.json"
 expect_output "2 servers, the master at 127.0.0.2:"
