@@ -11,13 +11,13 @@ mkdir -p "$work/bin" "$work/tasks" "$stubs"
 for program in cli/catchment server/catchment_server worker/catchment_worker; do
   ln -s "$PWD/$program" "$work/bin"
 done
-script=$PWD/deploy/pbs/catchment.pbs
+readonly script=deploy/pbs/catchment.pbs
 printf '%s\n' 127.0.0.2 127.0.0.2 127.0.0.3 127.0.0.3 >"$work/nodes"
 
 stub qstat <<END
 cat "$work/attributes"
 END
-# The number of the job is in each task's environment, by which qdel finds them.
+# Notes the session of each task, by which qdel finds it.
 cat >"$stubs/pbs_tmrsh" <<END
 #!/usr/bin/env python3
 import os, signal, subprocess, sys
@@ -82,7 +82,6 @@ said() { grep -qs -- "$1" "$work/output"; }
 logged() { grep -qs -- "$2" "$work/out/logs/$1"; }
 # program TEXT: the number of a daemon whose command line has the text.
 program() { pgrep -f "^$work/bin/catchment_[a-z]* .*$1" | head -n 1; }
-runs() { [[ -n $(program "$1") ]]; }
 
 cat >"$work/short.textproto" <<'END'
 name: "short"
